@@ -1,0 +1,1 @@
+"""Holdfast: durable work in Postgres, for Python."""

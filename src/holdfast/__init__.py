@@ -1,1 +1,48 @@
 """Holdfast: durable work in Postgres, for Python."""
+
+from .app import Holdfast
+from .context import Context, TxContext
+from .errors import (
+    Cancelled,
+    ConfigurationError,
+    HoldfastError,
+    IdempotencyConflict,
+    InvalidInput,
+    InvalidPayload,
+    LeaseLost,
+    NotFound,
+    NotInTransaction,
+    SchemaError,
+    Timeout,
+    UnsafeServer,
+)
+from .model.job import Job
+from .model.limits import Limits
+from .model.outcome import Fail, Snooze
+from .tasks import Task
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Cancelled",
+    "ConfigurationError",
+    "Context",
+    "Fail",
+    "Holdfast",
+    "HoldfastError",
+    "IdempotencyConflict",
+    "InvalidInput",
+    "InvalidPayload",
+    "Job",
+    "LeaseLost",
+    "Limits",
+    "NotFound",
+    "NotInTransaction",
+    "SchemaError",
+    "Snooze",
+    "Task",
+    "Timeout",
+    "TxContext",
+    "UnsafeServer",
+    "__version__",
+]

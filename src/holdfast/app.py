@@ -1,0 +1,290 @@
+"""Holdfast, the front door: tasks, enqueueing, workers, and the operator's verbs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from uuid import UUID
+
+import asyncpg
+
+from .context import Context, TxContext
+from .db import callers
+from .db.database import Connection, Database, resolve_url
+from .db.link import Unreachable, backoff, translate
+from .db.portal import Portal
+from .errors import ConfigurationError, NotFound
+from .inbox import enqueue
+from .inbox.enqueue import Order
+from .model.durations import Duration
+from .model.job import Job
+from .model.limits import DEFAULT_LIMITS, Limits, check_name
+from .schema import migrate
+from .tasks import Maker, Task, Upcast, define
+from .worker.settings import WorkerSettings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+COPY_FROM = 5000
+"""Rows from which `enqueue_many` uses COPY by itself."""
+UNKNOWN_TRIES = 8
+"""How often an enqueue of our own whose outcome is unknown is repeated, under the same id, before it gives up."""
+
+
+class TaskDecorator(Protocol):
+    """What `hf.task(…)` returns."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[TxContext, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class Holdfast:
+    """One installation of Holdfast: a database, a schema in it, and the tasks of this application.
+
+    `url` defaults to HOLDFAST_DATABASE_URL, then DATABASE_URL, then libpq's PG* variables. Nothing connects before
+    something is asked for.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, schema: str = "holdfast", pooler: bool = False, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self._url = url
+        self._schema = schema
+        self._pooler = pooler
+        self._database: Database | None = None
+        self.limits = limits
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self._portal = Portal()
+        self._pools: dict[asyncio.AbstractEventLoop, asyncpg.Pool[asyncpg.Record]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def database(self) -> Database:
+        """Where it is; read from the environment on first use, so that importing an application needs no database."""
+        if self._database is None:
+            self._database = Database(resolve_url(self._url), self._schema, self._pooler)
+        return self._database
+
+    # Declaring
+
+    @overload
+    def task(self, function: Callable[Concatenate[TxContext, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        max_attempts: int = 5,
+        priority: int = 1,
+        timeout: Duration = "1h",
+        version: int = 1,
+    ) -> TaskDecorator: ...
+
+    def task(
+        self,
+        function: Any = None,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        max_attempts: int = 5,
+        priority: int = 1,
+        timeout: Duration = "1h",
+        version: int = 1,
+    ) -> Any:
+        """Register a function, sync or async, as a task.
+
+        Its name, by default the function's, is stored with every job: keep it when the function moves or is renamed.
+        `version` is that of its payloads; raise it when the arguments change, and add an `upcast` for those in flight.
+        """
+
+        def register(function: Callable[..., Any]) -> Task[Any, Any]:
+            definition = define(
+                function, name=name, queue=queue, max_attempts=max_attempts, priority=priority, timeout=timeout,
+                version=version,
+            )  # fmt: skip
+            if definition.kind in self.tasks:
+                raise ConfigurationError(f"There is already a task {definition.kind!r}; pass name='…' to tell them apart")
+            task: Task[Any, Any] = Task(self, definition)
+            self.tasks[definition.kind] = task
+            return task
+
+        return register if function is None else register(function)
+
+    def upcast(self, task: Task[Any, Any], *, from_version: int) -> Callable[[Upcast], Upcast]:
+        """Register how a payload of `from_version` becomes one of the next version."""
+
+        def register(function: Upcast) -> Upcast:
+            definition = task.definition
+            if not 1 <= from_version < definition.version:
+                raise ConfigurationError(
+                    f"{definition.kind} is at version {definition.version}; expected from_version below that, got {from_version}"
+                )
+            if from_version in definition.upcasts:
+                raise ConfigurationError(f"{definition.kind} already has an upcast from version {from_version}")
+            definition.upcasts[from_version] = function
+            return function
+
+        return register
+
+    # Enqueueing on a connection of our own
+
+    def caller(self, connection: Any) -> callers.Caller:
+        return callers.caller(connection)
+
+    async def enqueue_own(self, maker: Maker, arguments: dict[str, Any]) -> Job:
+        """Enqueue one job. When the answer is lost, it is asked again under the same id, which cannot add a second."""
+        order, terms = maker.order(arguments), maker.terms
+        operation = enqueue.one(self.database, order, terms)
+        for failures in range(UNKNOWN_TRIES):
+            try:
+                return await self._run(operation)
+            except Unreachable:
+                await asyncio.sleep(backoff(failures))
+                operation = enqueue.again(self.database, order, terms)
+        return await self._run(operation)
+
+    async def enqueue_many_own(self, maker: Maker, orders: Sequence[Order], copy: bool | None) -> list[Job]:
+        keyed = any(order.idempotency_key is not None for order in orders)
+        if copy is None:
+            copy = len(orders) >= COPY_FROM and not keyed
+        if copy and keyed:
+            raise ConfigurationError("copy: COPY cannot look up idempotency keys; leave copy out")
+        pool = await self._pool()
+        try:
+            async with pool.acquire() as connection, connection.transaction():
+                if copy:
+                    return await self._copy(connection, maker, orders)
+                made: enqueue.Made = {}
+                for operation in enqueue.many(self.database, orders, maker.terms):
+                    made |= operation.decode(await connection.fetch(operation.sql, *operation.parameters))
+        except Exception as error:
+            raise translate(error) from error
+        return [made[order.id] for order in orders]
+
+    async def _copy(self, connection: Any, maker: Maker, orders: Sequence[Order]) -> list[Job]:
+        # The xid is drawn first, then the time is read: the claim floor relies on that order.
+        now = await connection.fetchval("select clock_timestamp() from (select pg_current_xact_id() offset 0) as xid")
+        await connection.copy_records_to_table(
+            "inbox",
+            schema_name=self.database.schema,
+            columns=enqueue.COLUMNS,
+            records=enqueue.records(orders, maker.terms, now),
+        )
+        return [Job(order.id) for order in orders]
+
+    async def _run(self, operation: callers.Operation[T]) -> T:
+        pool = await self._pool()
+        try:
+            return operation.decode(await pool.fetch(operation.sql, *operation.parameters))
+        except Exception as error:
+            translated = translate(error)
+            if translated is error:
+                raise
+            raise translated from error
+
+    async def _pool(self) -> asyncpg.Pool[asyncpg.Record]:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            pool = self._pools.get(loop)
+            if pool is None:
+                for gone in [other for other in self._pools if other.is_closed()]:
+                    del self._pools[gone]
+                pool = self._pools[loop] = asyncpg.create_pool(
+                    self.database.url,
+                    min_size=0,
+                    max_size=10,
+                    command_timeout=30,
+                    timeout=10,
+                    statement_cache_size=0 if self.database.pooler else 100,
+                    reset=_keep,
+                )
+        return await pool
+
+    def portal_run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._portal.run(work)
+
+    # Working
+
+    @asynccontextmanager
+    async def worker(self, **settings: Any) -> AsyncIterator[Any]:
+        """Run a worker inside this process: `async with hf.worker(concurrency=10):`.
+
+        Leases are renewed from a thread, which is weaker than the supervisor of `holdfast worker`: a handler that
+        holds the GIL for longer than the lease loses it.
+        """
+        from .worker.embedded import EmbeddedWorker
+
+        worker = EmbeddedWorker(self, WorkerSettings(**settings))
+        await worker.start()
+        try:
+            yield worker
+        finally:
+            await worker.stop()
+
+    # Operating
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema to this release; the names of what was applied."""
+        return [applied.name for applied in await migrate.migrate(self.database)]
+
+    async def cancel(self, id: UUID, reason: str = "cancelled") -> str:
+        """Cancel a job: 'failed' when it ended at once, 'processing' when its handler is being told."""
+        rows = await self.query("inbox", "cancel", id, reason)
+        if not rows:
+            raise NotFound(f"There is no live job {id}; it may have ended already")
+        return str(rows[0][0])
+
+    async def revive(self, ids: Sequence[UUID]) -> list[UUID]:
+        """Make dead letters pending again with a full set of attempts; the ids that were revived."""
+        return [row[0] for row in await self.query("inbox", "revive", sorted(ids))]
+
+    async def pause(self, queue: str) -> None:
+        """Claim nothing more from this queue; what runs, finishes."""
+        await self.query("inbox", "pause", check_name("queue", queue))
+
+    async def resume(self, queue: str) -> None:
+        await self.query("inbox", "resume", check_name("queue", queue))
+
+    async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Run the statement of `room/name.sql` on a connection of our own."""
+        pool = await self._pool()
+        try:
+            return list(await pool.fetch(self.database.sql(room, name), *arguments))
+        except Exception as error:
+            translated = translate(error)
+            if translated is error:
+                raise
+            raise translated from error
+
+    async def close(self) -> None:
+        """Close the connections of this event loop, and those of the synchronous calls."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+        if self._portal.running:
+            loop = self._portal.loop()
+            other = self._pools.pop(loop, None)
+            if other is not None:
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(other.close(), loop))
+            self._portal.stop()
+
+
+async def _keep(connection: Connection) -> None:
+    """Nothing of ours is kept in a session, so there is nothing to reset between uses."""
+
+
+__all__ = ["Holdfast"]

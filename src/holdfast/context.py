@@ -1,0 +1,151 @@
+"""What a handler is told about its job, and what it may ask for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from types import TracebackType
+from typing import Any, Protocol
+from uuid import UUID
+
+import msgspec
+
+from .db.database import Connection
+from .errors import Cancelled, LeaseLost, Timeout
+from .model.job import Claim
+
+
+class Desk(Protocol):
+    """The part of the worker that serves its handlers."""
+
+    async def enter_once(self, claim: Claim, key: str) -> bool: ...
+
+    async def finish_once(self, claim: Claim, key: str) -> None: ...
+
+    def wait(self, work: Awaitable[Any]) -> Any:
+        """Run it on the worker's loop and wait, from a handler's thread."""
+
+
+class Context:
+    """The job, its attempt, its fence. The first parameter of a handler that asks for it."""
+
+    def __init__(self, claim: Claim, desk: Desk) -> None:
+        self._claim = claim
+        self._desk = desk
+        self._stop: Exception | None = None
+        self._stopped = threading.Event()
+
+    @property
+    def job_id(self) -> UUID:
+        return self._claim.id
+
+    @property
+    def kind(self) -> str:
+        return self._claim.kind
+
+    @property
+    def queue(self) -> str:
+        return self._claim.queue
+
+    @property
+    def key(self) -> str:
+        return self._claim.key
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first."""
+        return self._claim.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        return self._claim.max_attempts
+
+    @property
+    def generation(self) -> int:
+        """Of this job's row: one up at every claim."""
+        return self._claim.generation
+
+    @property
+    def fence(self) -> int:
+        """A number that only rises, across all jobs: a store that several jobs write can refuse a lower one."""
+        return self._claim.fence
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of this job: hand it to services that deduplicate."""
+        return self._claim.idempotency_key or str(self._claim.id)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the producer sent along, such as `traceparent`."""
+        return msgspec.json.decode(self._claim.headers) if self._claim.headers else {}
+
+    @property
+    def stopping(self) -> bool:
+        """True once this attempt should end: its lease is lost, its job cancelled, or its time over."""
+        return self._stopped.is_set()
+
+    def check(self) -> None:
+        """Raise `LeaseLost`, `Cancelled` or `Timeout` once this attempt should end. For long synchronous work."""
+        if self._stop is not None:
+            raise self._stop
+
+    def wait_stopping(self, timeout: float | None = None) -> bool:
+        """Sleep until this attempt should end, at most `timeout` seconds. For synchronous handlers."""
+        return self._stopped.wait(timeout)
+
+    def once(self, key: str) -> Once:
+        """`async with ctx.once(key) as first:` – True the first time, False after a block has finished.
+
+        The marker is durable and written when the block ends without an exception. Handlers that are not async write
+        `with ctx.once(key) as first:`.
+        """
+        return Once(self._desk, self._claim, key)
+
+    def _tell(self, reason: LeaseLost | Cancelled | Timeout) -> None:
+        if self._stop is None:
+            self._stop = reason
+        self._stopped.set()
+
+
+class TxContext(Context):
+    """A context with a transaction: what is written through `tx` commits together with the completion, fenced."""
+
+    def __init__(self, claim: Claim, desk: Desk, tx: Connection) -> None:
+        super().__init__(claim, desk)
+        self.tx = tx
+        """An asyncpg connection inside a transaction at READ COMMITTED. Do not commit it; returning does."""
+
+
+class Once(AbstractAsyncContextManager[bool], AbstractContextManager[bool]):
+    """See `Context.once`."""
+
+    def __init__(self, desk: Desk, claim: Claim, key: str) -> None:
+        self._desk = desk
+        self._claim = claim
+        self._key = key
+        self._first = False
+
+    async def __aenter__(self) -> bool:
+        self._first = await self._desk.enter_once(self._claim, self._key)
+        return self._first
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._first and kind is None:
+            await self._desk.finish_once(self._claim, self._key)
+
+    def __enter__(self) -> bool:
+        self._first = bool(self._desk.wait(self._desk.enter_once(self._claim, self._key)))
+        return self._first
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._first and kind is None:
+            self._desk.wait(self._desk.finish_once(self._claim, self._key))
+
+
+Handler = Callable[..., Any]

@@ -1,0 +1,88 @@
+"""Where the server is, and how to connect to it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+
+from ..errors import ConfigurationError
+from ..model.limits import check_schema
+from .statements import statement
+
+PLANNER = {
+    # A queue's table is empty when it is analysed and huge ten minutes later. These keep the index plans.
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_sort": "off",
+    "enable_material": "off",
+    "jit": "off",
+}
+
+CONNECT_TIMEOUT = 10.0
+
+Connection = asyncpg.Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One installation: a server's address and a schema in it."""
+
+    url: str | None
+    """None: libpq's PG* variables."""
+    schema: str = "holdfast"
+    pooler: bool = False
+    """Behind a transaction pooler: no prepared statements, no settings at connect."""
+
+    def __post_init__(self) -> None:
+        check_schema(self.schema)
+
+    def sql(self, room: str, name: str) -> str:
+        return statement(room, name, self.schema)
+
+    async def connect(self, purpose: str, planner: bool = False) -> Connection:
+        """A new connection; `planner` pins the plans of a worker's statements."""
+        settings = {} if self.pooler else {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
+        try:
+            return await asyncpg.connect(
+                self.url,
+                timeout=CONNECT_TIMEOUT,
+                server_settings=settings,
+                statement_cache_size=0 if self.pooler else 100,
+            )
+        except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
+            raise ConfigurationError(f"The server at {self.shown} refused to log us in: {error}") from None
+        except asyncpg.InvalidCatalogNameError as error:
+            raise ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.") from None
+
+    @property
+    def shown(self) -> str:
+        """The address without its secrets."""
+        return hide_password(self.url) if self.url else "the address in PGHOST, PGPORT, PGDATABASE"
+
+
+def resolve_url(url: str | None = None) -> str | None:
+    """The address given, else HOLDFAST_DATABASE_URL, else DATABASE_URL, else None for libpq's PG* variables."""
+    found = url or os.environ.get("HOLDFAST_DATABASE_URL") or os.environ.get("DATABASE_URL")
+    if found is None:
+        return None
+    scheme, separator, rest = found.partition("://")
+    if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
+        raise ConfigurationError(
+            f"expected a database URL such as postgresql://user@host/name, got one that begins with {scheme.split(':')[0][:20]!r}"
+        )
+    return f"postgresql://{rest}"
+
+
+def hide_password(url: str) -> str:
+    """For messages and logs."""
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return urlunsplit(parts._replace(query=""))
+    login, _, place = parts.netloc.rpartition("@")
+    user, colon, _ = login.partition(":")
+    return urlunsplit(parts._replace(netloc=f"{user}{':***' if colon else ''}@{place}", query=""))

@@ -1,0 +1,120 @@
+"""One connection that comes back by itself, with every call under a deadline on this side.
+
+The server's timeouts do not help on a half-open link: only a deadline here, after which the socket is dropped, frees
+the caller. A call whose connection broke raises `Unreachable`; whether it took effect is then unknown, and the caller
+knows what repeating it would mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import Any
+
+import asyncpg
+
+from ..errors import HoldfastError
+from .database import Connection, Database
+
+log = logging.getLogger("holdfast.db")
+
+DEADLINE = 30.0
+
+_BROKEN_CLASSES = ("08", "57", "53", "25006")
+"""SQLSTATEs after which this connection, or this server's role, is not to be trusted: connection, shutdown, out of
+resources, read-only (a primary that became a standby)."""
+_RETRY_STATES = {"40001", "40P01", "55P03"}
+
+
+class Unreachable(HoldfastError):
+    """The server did not answer; whether the call took effect is unknown."""
+
+
+class Contended(HoldfastError):
+    """The server refused this time (deadlock, lock timeout); nothing was done, and it may be repeated."""
+
+
+def translate(error: BaseException) -> BaseException:
+    """The error as callers here know it."""
+    if isinstance(error, asyncpg.PostgresError):
+        state = error.sqlstate or ""
+        if state in _RETRY_STATES:
+            return Contended(f"{type(error).__name__}: {error}")
+        if state.startswith(_BROKEN_CLASSES):
+            return Unreachable(f"{type(error).__name__}: {error}")
+        return error
+    if isinstance(error, TimeoutError):
+        return Unreachable("no answer within the deadline")
+    if isinstance(error, (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)):
+        return Unreachable(f"{type(error).__name__}: {error}")
+    return error
+
+
+def backoff(failures: int) -> float:
+    """Seconds before the next try to reach the server: 0.05 to 2, jittered."""
+    return float(min(2.0, 0.05 * 2 ** min(failures, 6))) * random.uniform(0.5, 1.0)
+
+
+class Link:
+    """A connection for one purpose. Calls are serial."""
+
+    def __init__(self, database: Database, purpose: str, planner: bool = True) -> None:
+        self.database = database
+        self.purpose = purpose
+        self.connects = 0
+        """How often it has connected; a change means a new session, perhaps another server."""
+        self._planner = planner
+        self._connection: Connection | None = None
+        self._turn = asyncio.Lock()
+
+    async def fetch(self, sql: str, *arguments: Any, deadline: float = DEADLINE) -> list[asyncpg.Record]:
+        """Run one statement and commit it."""
+        async with self._turn:
+            try:
+                connection = self._connection or await self._connect()
+                return await connection.fetch(sql, *arguments, timeout=deadline)
+            except BaseException as error:
+                translated = translate(error)
+                if not isinstance(error, asyncpg.PostgresError) or isinstance(translated, Unreachable):
+                    self.drop()
+                if translated is error:
+                    raise
+                raise translated from error
+
+    async def run(self, room: str, name: str, *arguments: Any, deadline: float = DEADLINE) -> list[asyncpg.Record]:
+        """Run the statement of `room/name.sql`."""
+        return await self.fetch(self.database.sql(room, name), *arguments, deadline=deadline)
+
+    async def keep_trying(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        """As `run`, for statements that may be repeated: through outages, until it answers."""
+        failures = 0
+        while True:
+            try:
+                return await self.run(room, name, *arguments)
+            except (Unreachable, Contended) as error:
+                if failures == 0:
+                    log.warning("%s: %s; trying again", self.purpose, error)
+                failures += 1
+                await asyncio.sleep(backoff(failures))
+
+    async def _connect(self) -> Connection:
+        self._connection = await self.database.connect(self.purpose, planner=self._planner)
+        self.connects += 1
+        if self.connects > 1:
+            log.info("%s: connected again", self.purpose)
+        return self._connection
+
+    def drop(self) -> None:
+        """Forget the connection without a word; the next call makes a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                await connection.close(timeout=5)
+            except Exception:
+                connection.terminate()

@@ -1,0 +1,71 @@
+"""Every error of Holdfast, one small tree.
+
+    HoldfastError
+    ├── InvalidInput            bad input, refused before anything was stored; names the field
+    │   ├── InvalidPayload      arguments that are not strict JSON, too large, too deep, or of the wrong type
+    │   └── IdempotencyConflict an idempotency key that already stands for other work
+    ├── ConfigurationError      a task, setting or server that cannot work as asked
+    │   ├── SchemaError         the database's schema is missing, older or newer than this release
+    │   └── UnsafeServer        a standby, or a server that may forget a commit
+    ├── NotInTransaction        on(connection) outside a transaction
+    ├── LeaseLost               this attempt no longer owns its job; nothing it writes counts
+    ├── Cancelled               this job was cancelled while it ran
+    ├── Timeout                 this attempt ran longer than its task allows
+    └── NotFound                no such job, queue or worker
+
+Each message says what was expected, what came, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class HoldfastError(Exception):
+    """The root of the tree."""
+
+
+class InvalidInput(HoldfastError, ValueError):
+    """Bad input. Nothing was stored."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class InvalidPayload(InvalidInput):
+    """Arguments that cannot be stored, or that the task does not take."""
+
+
+class IdempotencyConflict(InvalidInput):
+    """The key stands for other work. The caller's transaction is intact."""
+
+
+class ConfigurationError(HoldfastError):
+    """Something was declared or set in a way that cannot work."""
+
+
+class SchemaError(ConfigurationError):
+    """The schema in the database does not fit this release."""
+
+
+class UnsafeServer(ConfigurationError):
+    """This server may lose an acknowledged commit, or takes no writes."""
+
+
+class NotInTransaction(HoldfastError):
+    """A caller's connection was handed over outside a transaction."""
+
+
+class LeaseLost(HoldfastError):
+    """Another owner may hold the job. Stop; whatever this attempt would write is refused."""
+
+
+class Cancelled(HoldfastError):
+    """The job was cancelled by an operator while this attempt ran."""
+
+
+class Timeout(HoldfastError):
+    """The attempt ran longer than its task allows."""
+
+
+class NotFound(HoldfastError):
+    """There is no such thing."""

@@ -1,0 +1,42 @@
+-- Cancel a job: a waiting one ends at once, a running one is told.
+-- Takes    $1 id, $2 reason.
+-- Returns  one row: failed (it ended), processing (its handler is told), or nothing when there is no such live job.
+-- Locks    the row; waits for a transaction that holds it.
+-- Index    the primary key.
+with target as materialized (
+    select i.id, i.status::text as status
+    from holdfast.inbox i
+    where i.id = $1
+    for update
+),
+ended as (
+    delete from holdfast.inbox i
+    using target t
+    where i.id = t.id and t.status in ('pending', 'blocked')
+    returning i.*
+),
+archived as (
+    insert into holdfast.archive (
+        id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
+        max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
+        idempotency_key, result, created_at, finished_at)
+    select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, 'failed', attempts,
+        max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, holdfast.clock(), $2, errors,
+        idempotency_key, null, created_at, holdfast.clock()
+    from ended
+),
+remembered as (
+    update holdfast.dedupe d
+    set expires_at = holdfast.clock() + make_interval(secs => holdfast.setting('dedupe_horizon')::float8)
+    from ended
+    where ended.idempotency_key is not null and d.key = ended.idempotency_key
+),
+told as (
+    update holdfast.inbox i
+    set cancel_requested_at = coalesce(i.cancel_requested_at, holdfast.clock())
+    from target t
+    where i.id = t.id and t.status = 'processing'
+    returning i.id
+)
+select case when exists (select from ended) then 'failed' when exists (select from told) then 'processing' else t.status end as status
+from target t

@@ -1,0 +1,63 @@
+-- Claim due rows of the lanes, in the order of the index, from each lane's floor on.
+-- Takes    $1–$4 lanes: queue, priority, floor (available_at, seq); $5 limit; $6 kinds, $7 {kind: [oldest, newest]}
+--          payload versions of kinds that know more than version 1; $8 worker; $9 lease in seconds; $10 rescan?
+-- Returns  at least one row: the time, paused queues, and on a rescan the snapshot and whether suspects wait;
+--          then one row per claim (lane is null when there is none).
+-- Locks    the claimed rows; never waits.
+-- Index    idx_inbox_claim per lane, then the primary key. Sorts nothing.
+with lane as (
+    select l.queue, l.priority, l.floor_at, l.floor_seq, l.n
+    from unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[])
+         with ordinality as l (queue, priority, floor_at, floor_seq, n)
+    where not exists (select from holdfast.queues q where q.name = l.queue and q.paused_at is not null)
+),
+due as materialized (
+    select lane.n, row.id
+    from lane
+    cross join lateral (
+        select i.id
+        from holdfast.inbox i
+        where i.status = 'pending'
+          and i.queue = lane.queue
+          and i.priority = lane.priority
+          and (i.available_at, i.seq) >= (lane.floor_at, lane.floor_seq)
+          and i.available_at <= holdfast.clock()
+          and i.kind = any ($6::text[])
+          and case when $7::jsonb ? i.kind
+                   then i.payload_version between ($7::jsonb -> i.kind ->> 0)::int and ($7::jsonb -> i.kind ->> 1)::int
+                   else i.payload_version = 1 end
+          and i.crashes = 0
+          and i.attempts < i.max_attempts
+          and not i.owned
+        order by i.available_at, i.seq
+        limit $5
+        for update skip locked
+    ) row
+    limit $5
+),
+claimed as (
+    update holdfast.inbox i
+    set status = 'processing',
+        claimed_by = $8,
+        claimed_at = holdfast.clock(),
+        lease_expires_at = holdfast.clock() + make_interval(secs => $9),
+        lease_generation = i.lease_generation + 1,
+        attempts = i.attempts + 1,
+        fence = nextval('holdfast.fence')
+    from due
+    where i.id = due.id
+    returning due.n as lane, i.available_at, i.seq, i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts,
+              i.kind, i.payload_version, i.payload::text as payload, i.queue, i.partition_key, i.headers::text as headers,
+              i.idempotency_key
+)
+select holdfast.clock() as at,
+       (select array_agg(q.name) from holdfast.queues q where q.paused_at is not null) as paused,
+       case when $10 then pg_current_snapshot()::text end as snapshot,
+       case when $10 then exists (
+           select from holdfast.inbox s
+           where s.status = 'pending' and s.crashes > 0 and s.available_at <= holdfast.clock() and s.queue = any ($1::text[])
+       ) end as suspects,
+       c.lane, c.available_at, c.seq, c.id, c.lease_generation, c.fence, c.attempts, c.max_attempts, c.kind,
+       c.payload_version, c.payload, c.queue, c.partition_key, c.headers, c.idempotency_key
+from (select) as always
+left join claimed c on true

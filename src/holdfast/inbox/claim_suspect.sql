@@ -1,0 +1,34 @@
+-- Claim one row whose last attempt took its process down, to be run alone.
+-- Takes    $1 queues; $2 kinds, $3 their payload versions as in claim.sql; $4 worker; $5 lease in seconds.
+-- Returns  the claim, or nothing.
+-- Locks    the claimed row; never waits.
+-- Index    idx_inbox_suspect, then the primary key.
+with due as materialized (
+    select i.id
+    from holdfast.inbox i
+    where i.status = 'pending'
+      and i.crashes > 0
+      and i.available_at <= holdfast.clock()
+      and i.queue = any ($1::text[])
+      and not exists (select from holdfast.queues q where q.name = i.queue and q.paused_at is not null)
+      and i.kind = any ($2::text[])
+      and case when $3::jsonb ? i.kind
+               then i.payload_version between ($3::jsonb -> i.kind ->> 0)::int and ($3::jsonb -> i.kind ->> 1)::int
+               else i.payload_version = 1 end
+      and i.attempts < i.max_attempts
+    order by i.available_at, i.seq
+    limit 1
+    for update skip locked
+)
+update holdfast.inbox i
+set status = 'processing',
+    claimed_by = $4,
+    claimed_at = holdfast.clock(),
+    lease_expires_at = holdfast.clock() + make_interval(secs => $5),
+    lease_generation = i.lease_generation + 1,
+    attempts = i.attempts + 1,
+    fence = nextval('holdfast.fence')
+from due
+where i.id = due.id
+returning i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts, i.kind, i.payload_version,
+          i.payload::text as payload, i.queue, i.partition_key, i.headers::text as headers, i.idempotency_key

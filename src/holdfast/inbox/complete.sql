@@ -1,0 +1,36 @@
+-- Complete rows: each moves to the archive, completed with its result or failed by decision with the reason,
+-- under its fence.
+-- Takes    $1 ids in ascending order, $2 generations, $3 results (JSON text or null), $4 reasons (null: completed),
+--          $5 worker.
+-- Returns  the ids completed, and whether the lease had run out by then. An id that does not come back was lost.
+-- Locks    the rows, in order of id: the nested loop follows the order of $1.
+-- Index    the primary key alone. "status::text" is deliberate: it cannot match the partial index on processing rows,
+--          which would walk everything in flight.
+with ended as (
+    delete from holdfast.inbox i
+    using unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[]) as c (id, generation, result, reason)
+    where i.id = c.id
+      and i.claimed_by = $5
+      and i.lease_generation = c.generation
+      and i.status::text = 'processing'
+    returning i.*, c.result, c.reason
+),
+archived as (
+    insert into holdfast.archive (
+        id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
+        max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
+        idempotency_key, result, created_at, finished_at)
+    select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers,
+        case when reason is null then 'completed' else 'failed' end::holdfast.inbox_status, attempts,
+        max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at,
+        coalesce(reason, last_error), errors, idempotency_key, result::jsonb, created_at, holdfast.clock()
+    from ended
+),
+remembered as (
+    update holdfast.dedupe d
+    set expires_at = holdfast.clock() + make_interval(secs => holdfast.setting('dedupe_horizon')::float8)
+    from ended
+    where ended.idempotency_key is not null and d.key = ended.idempotency_key
+)
+select id, lease_expires_at < holdfast.clock() as late
+from ended

@@ -1,0 +1,9 @@
+-- After a write whose answer was lost: which of these rows did end under this fence.
+-- Takes    $1 ids, $2 generations, $3 worker.
+-- Returns  the ids that are archived under it.
+-- Index    idx_archive_id.
+select a.id
+from unnest($1::uuid[], $2::bigint[]) as c (id, generation)
+join holdfast.archive a on a.id = c.id
+where a.claimed_by = $3
+  and a.lease_generation = c.generation

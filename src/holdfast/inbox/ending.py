@@ -1,0 +1,122 @@
+"""How attempts end, written in batches: complete, fail, snooze, release – each under its fence.
+
+A row that a statement does not return was lost, unless an earlier try of the same statement lost its answer: then
+what ended under this very fence is looked up before anything is called lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+import asyncpg
+
+from ..model.job import Claim
+from ..model.outcome import Abandoned, Completed, Failed, Outcome, Released, Snoozed
+from ..probes import probe
+
+Ending = tuple[Claim, Outcome]
+
+
+class Runner(Protocol):
+    """Runs the statement of `room/name.sql`: a link, or a handler's own transaction."""
+
+    async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]: ...
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of a batch of endings."""
+
+    completed: int = 0
+    abandoned: int = 0
+    retried: int = 0
+    dead: int = 0
+    snoozed: int = 0
+    released: int = 0
+    late: int = 0
+    lost: list[Claim] = field(default_factory=list)
+
+
+async def write(runner: Runner, worker: str, endings: Sequence[Ending], repeated: bool = False) -> Report:
+    """Write the endings. `repeated`: an earlier try was sent and its answer never came."""
+    report = Report()
+    ranked = sorted(endings, key=_by_id)
+    final = [e for e in ranked if isinstance(e[1], (Completed, Abandoned))]
+    if final:
+        await _complete(runner, worker, final, repeated, report)
+    if len(final) != len(ranked):
+        for crashed in (False, True):
+            failed = [e for e in ranked if isinstance(e[1], Failed) and e[1].crashed is crashed]
+            if failed:
+                await _fail(runner, worker, failed, crashed, report)
+        if snoozed := [e for e in ranked if isinstance(e[1], Snoozed)]:
+            await _snooze(runner, worker, snoozed, report)
+        if released := [e for e in ranked if isinstance(e[1], Released)]:
+            await _release(runner, worker, released, report)
+    return report
+
+
+def _by_id(ending: Ending) -> UUID:
+    return ending[0].id
+
+
+def _fences(endings: Sequence[Ending]) -> tuple[list[UUID], list[int]]:
+    return [claim.id for claim, _ in endings], [claim.generation for claim, _ in endings]
+
+
+async def _complete(runner: Runner, worker: str, endings: Sequence[Ending], repeated: bool, report: Report) -> None:
+    ids, generations = _fences(endings)
+    results = [outcome.result if isinstance(outcome, Completed) else None for _, outcome in endings]
+    reasons = [outcome.reason if isinstance(outcome, Abandoned) else None for _, outcome in endings]
+    probe("complete.before")
+    rows = await runner.run("inbox", "complete", ids, generations, results, reasons, worker)
+    probe("complete.after")
+    report.late += sum(1 for row in rows if row[1])
+    done = {row[0] for row in rows}
+    if repeated and len(done) < len(endings):
+        done |= {row[0] for row in await runner.run("inbox", "confirm", ids, generations, worker)}
+    for claim, outcome in endings:
+        if claim.id not in done:
+            report.lost.append(claim)
+        elif isinstance(outcome, Completed):
+            report.completed += 1
+        else:
+            report.abandoned += 1
+
+
+async def _fail(runner: Runner, worker: str, endings: Sequence[Ending], crashed: bool, report: Report) -> None:
+    ids, generations = _fences(endings)
+    failures = [outcome for _, outcome in endings if isinstance(outcome, Failed)]
+    probe("fail.before")
+    rows = await runner.run(
+        "inbox", "fail", ids, generations, [f.last_error() for f in failures], [f.record() for f in failures], worker,
+        crashed,
+    )  # fmt: skip
+    probe("fail.after")
+    dead = sum(1 for row in rows if row[1] == "dead_letter")
+    report.dead += dead
+    report.retried += len(rows) - dead
+    _note_lost(endings, rows, report)
+
+
+async def _snooze(runner: Runner, worker: str, endings: Sequence[Ending], report: Report) -> None:
+    ids, generations = _fences(endings)
+    delays = [outcome.seconds for _, outcome in endings if isinstance(outcome, Snoozed)]
+    rows = await runner.run("inbox", "snooze", ids, generations, delays, worker)
+    report.snoozed += len(rows)
+    _note_lost(endings, rows, report)
+
+
+async def _release(runner: Runner, worker: str, endings: Sequence[Ending], report: Report) -> None:
+    ids, generations = _fences(endings)
+    probe("release.before")
+    rows = await runner.run("inbox", "release", ids, generations, worker)
+    report.released += len(rows)
+
+
+def _note_lost(endings: Sequence[Ending], rows: Sequence[asyncpg.Record], report: Report) -> None:
+    written = {row[0] for row in rows}
+    report.lost.extend(claim for claim, _ in endings if claim.id not in written)

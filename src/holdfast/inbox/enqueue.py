@@ -1,0 +1,143 @@
+"""Work is accepted: one row, in the caller's transaction or our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVar
+from uuid import UUID
+
+from ..db.callers import Operation, Row
+from ..db.database import Database
+from ..errors import IdempotencyConflict
+from ..model.job import Job
+from ..model.keys import bucket
+
+T = TypeVar("T")
+
+MANY = 2000
+"""Rows per statement."""
+
+COLUMNS = (
+    "id", "partition_key", "partition_bucket", "payload", "queue", "priority", "available_at", "max_attempts",
+    "payload_version", "headers",
+)  # fmt: skip
+"""What COPY sends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One job to enqueue, checked and encoded."""
+
+    id: UUID
+    payload: str
+    key: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the jobs of one call have in common."""
+
+    kind: str
+    queue: str
+    priority: int
+    delay: float | None
+    at: datetime | None
+    max_attempts: int
+    version: int
+    headers: str | None
+    own_id: bool = False
+    """The caller brought the id: a repetition must find the first job."""
+
+    @property
+    def instant(self) -> str | None:
+        return self.at.isoformat() if self.at is not None else None
+
+
+def one(database: Database, order: Order, terms: Terms) -> Operation[Job]:
+    """Enqueue one job."""
+    if order.idempotency_key is not None or terms.own_id:
+        return _once(database, [order], terms, lambda jobs: jobs[0])
+    key = order.key if order.key is not None else str(order.id)
+    return Operation(
+        database.sql("inbox", "enqueue"),
+        (str(order.id), key, bucket(key), order.payload, terms.queue, terms.priority, terms.delay, terms.instant,
+         terms.max_attempts, terms.version, terms.headers),
+        lambda rows: Job(order.id),
+    )  # fmt: skip
+
+
+def again(database: Database, order: Order, terms: Terms) -> Operation[Job]:
+    """Enqueue a job whose first try got no answer; finds it if it was stored, also if it has ended since."""
+    return _once(database, [order], terms, lambda jobs: Job(jobs[0].id, False if jobs[0].id == order.id else jobs[0].existed))
+
+
+Made = dict[UUID, Job]
+"""The job of each order, by the order's id."""
+
+
+def many(database: Database, orders: Sequence[Order], terms: Terms) -> list[Operation[Made]]:
+    """Enqueue many jobs: as few statements as their number allows."""
+    if terms.own_id or any(order.idempotency_key is not None for order in orders):
+        # One order of keys over the whole call: opposite orders of two callers deadlock.
+        ranked = sorted(orders, key=lambda order: (order.idempotency_key or "").encode())
+        return [_once_many(database, chunk, terms) for chunk in _chunks(ranked)]
+    return [_many(database, chunk, terms) for chunk in _chunks(orders)]
+
+
+def _chunks(orders: Sequence[Order]) -> list[Sequence[Order]]:
+    return [orders[start : start + MANY] for start in range(0, len(orders), MANY)]
+
+
+def _once_many(database: Database, orders: Sequence[Order], terms: Terms) -> Operation[Made]:
+    ids = [order.id for order in orders]
+    return _once(database, orders, terms, lambda jobs: dict(zip(ids, jobs, strict=True)))
+
+
+def _many(database: Database, orders: Sequence[Order], terms: Terms) -> Operation[Made]:
+    keys = [order.key if order.key is not None else str(order.id) for order in orders]
+    return Operation(
+        database.sql("inbox", "enqueue_many"),
+        ([str(order.id) for order in orders], keys, [bucket(key) for key in keys], [order.payload for order in orders],
+         terms.queue, terms.priority, terms.delay, terms.instant, terms.max_attempts, terms.version, terms.headers),
+        lambda rows: {order.id: Job(order.id) for order in orders},
+    )  # fmt: skip
+
+
+def _once(
+    database: Database, orders: Sequence[Order], terms: Terms, shape: Callable[[list[Job]], T]
+) -> Operation[T]:
+    def decode(rows: Sequence[Row]) -> T:
+        jobs: list[Job | None] = [None] * len(orders)
+        for found, existed, conflict, position in rows:
+            if conflict is not None:
+                raise IdempotencyConflict(
+                    "idempotency_key",
+                    f"{orders[position - 1].idempotency_key!r} belongs to job {found}, which has {conflict}; "
+                    "use a new key for new work",
+                )
+            jobs[position - 1] = Job(UUID(found), existed)
+        return shape([job for job in jobs if job is not None])
+
+    return Operation(
+        database.sql("inbox", "enqueue_once"),
+        ([str(order.id) for order in orders], [order.key for order in orders], [order.payload for order in orders],
+         [order.idempotency_key for order in orders], terms.kind, terms.queue, terms.priority, terms.delay,
+         terms.instant, terms.max_attempts, terms.version, terms.headers),
+        decode,
+    )  # fmt: skip
+
+
+def records(orders: Sequence[Order], terms: Terms, now: datetime) -> list[tuple[object, ...]]:
+    """The rows as COPY sends them. `now` is the server's, taken after the transaction drew its xid."""
+    at = max(terms.at, now) if terms.at is not None else now + timedelta(seconds=terms.delay or 0)
+    rows: list[tuple[object, ...]] = []
+    for order in orders:
+        key = order.key if order.key is not None else str(order.id)
+        rows.append(
+            (order.id, key, bucket(key), order.payload, terms.queue, terms.priority, at, terms.max_attempts,
+             terms.version, terms.headers)
+        )  # fmt: skip
+    return rows

@@ -1,0 +1,25 @@
+-- End attempts that failed: pending again after the backoff, or a dead letter when no attempt is left.
+-- Takes    $1 ids in ascending order, $2 generations, $3 errors as stored in last_error, $4 the same as JSON records,
+--          $5 worker, $6 did the attempt take its process down?
+-- Returns  id, status, available_at. An id that does not come back was lost.
+-- Locks    the rows, in order of id.
+-- Index    the primary key alone (see complete.sql).
+update holdfast.inbox i
+set status = case when i.attempts < i.max_attempts then 'pending' else 'dead_letter' end::holdfast.inbox_status,
+    available_at = case when i.attempts < i.max_attempts
+                        then clock_timestamp() + holdfast.backoff(i.attempts) else i.available_at end,
+    dead_at = case when i.attempts < i.max_attempts then null else holdfast.clock() end,
+    crashes = case when $6 then i.crashes + 1 else 0 end,
+    claimed_by = null,
+    claimed_at = null,
+    lease_expires_at = null,
+    last_error = f.last_error,
+    errors = coalesce(i.errors, '[]') || jsonb_build_array(
+        f.record::jsonb || jsonb_build_object(
+            'attempt', i.attempts, 'generation', i.lease_generation, 'worker', i.claimed_by, 'at', holdfast.clock()))
+from unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[]) as f (id, generation, last_error, record)
+where i.id = f.id
+  and i.claimed_by = $5
+  and i.lease_generation = f.generation
+  and i.status::text = 'processing'
+returning i.id, i.status::text as status, i.available_at

@@ -1,0 +1,11 @@
+-- Which rows are still held under this fence, and which of them were cancelled.
+-- Takes    $1 ids, $2 generations, $3 worker.
+-- Returns  id, cancelled. A row that does not come back is lost.
+-- Locks    nothing.
+-- Index    the primary key.
+select i.id, i.cancel_requested_at is not null as cancelled
+from unnest($1::uuid[], $2::bigint[]) as h (id, generation)
+join holdfast.inbox i on i.id = h.id
+where i.claimed_by = $3
+  and i.lease_generation = h.generation
+  and i.status::text = 'processing'

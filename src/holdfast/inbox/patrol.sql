@@ -1,0 +1,37 @@
+-- Walk one chunk of a lane behind its hint, for rows that the floor passed and that this worker could run after all:
+-- back-dated by hand, or locked by somebody who then did not claim them.
+-- Takes    $1 queue; $2 priority; $3, $4 where the last chunk ended; $5, $6 the hint; $7 chunk size;
+--          $8 kinds, $9 their payload versions as in claim.sql.
+-- Returns  one row: rows seen, where the chunk ended, the first runnable position.
+-- Locks    nothing.
+-- Index    idx_inbox_claim.
+with chunk as materialized (
+    select i.available_at, i.seq, i.kind, i.payload_version, i.crashes, i.attempts, i.max_attempts
+    from holdfast.inbox i
+    where i.status = 'pending'
+      and i.queue = $1
+      and i.priority = $2
+      and (i.available_at, i.seq) > ($3::timestamptz, $4::bigint)
+      and (i.available_at, i.seq) < ($5::timestamptz, $6::bigint)
+    order by i.available_at, i.seq
+    limit $7
+),
+runnable as (
+    select c.available_at, c.seq
+    from chunk c
+    where c.kind = any ($8::text[])
+      and case when $9::jsonb ? c.kind
+               then c.payload_version between ($9::jsonb -> c.kind ->> 0)::int and ($9::jsonb -> c.kind ->> 1)::int
+               else c.payload_version = 1 end
+      and c.crashes = 0
+      and c.attempts < c.max_attempts
+    limit 1
+),
+ending as (select max(c.available_at) as at from chunk c)
+select (select count(*) from chunk) as seen,
+       ending.at as end_at,
+       (select max(c.seq) from chunk c where c.available_at = ending.at) as end_seq,
+       runnable.available_at as runnable_at,
+       runnable.seq as runnable_seq
+from ending
+left join runnable on true

@@ -1,0 +1,5 @@
+-- Pause a queue: claims pass it over from now on; what runs, finishes.
+-- Takes    $1 queue.
+insert into holdfast.queues (name, paused_at)
+values ($1, holdfast.clock())
+on conflict (name) do update set paused_at = coalesce(queues.paused_at, excluded.paused_at)

@@ -1,0 +1,23 @@
+-- Hand back everything a dead worker still holds; none of it is known to have started, so the attempt is given back.
+-- Takes    $1 worker.
+-- Returns  the ids handed back.
+-- Locks    the rows, in order of id, skipping locked ones; never waits.
+-- Index    idx_inbox_stale_processing: it walks what is in flight, once per death of a worker.
+with held as materialized (
+    select i.id
+    from holdfast.inbox i
+    where i.status = 'processing'
+      and i.claimed_by = $1
+    order by i.id
+    for update skip locked
+)
+update holdfast.inbox i
+set status = 'pending',
+    available_at = clock_timestamp(),
+    attempts = greatest(i.attempts - 1, 0),
+    claimed_by = null,
+    claimed_at = null,
+    lease_expires_at = null
+from held
+where i.id = held.id
+returning i.id

@@ -1,0 +1,20 @@
+-- Renew the leases of rows in flight, under their fence.
+-- Takes    $1 ids, $2 generations, $3 worker, $4 lease in seconds.
+-- Returns  the ids renewed. A row that is locked right now is skipped: unknown, not lost; held.sql tells them apart.
+-- Locks    the rows, in order of id, skipping locked ones; never waits.
+-- Index    the primary key.
+with held as materialized (
+    select i.id
+    from unnest($1::uuid[], $2::bigint[]) as h (id, generation)
+    join holdfast.inbox i on i.id = h.id
+    where i.claimed_by = $3
+      and i.lease_generation = h.generation
+      and i.status::text = 'processing'
+    order by i.id
+    for update of i skip locked
+)
+update holdfast.inbox i
+set lease_expires_at = holdfast.clock() + make_interval(secs => $4)
+from held
+where i.id = held.id
+returning i.id

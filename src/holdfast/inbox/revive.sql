@@ -1,0 +1,26 @@
+-- Make dead letters pending again with a full set of attempts; the next claim raises the generation.
+-- Takes    $1 ids.
+-- Returns  the ids revived.
+-- Locks    the rows, in order of id, skipping locked ones (another operator has them); never waits.
+-- Index    the primary key.
+with dead as materialized (
+    select i.id
+    from holdfast.inbox i
+    where i.id = any ($1::uuid[])
+      and i.status::text = 'dead_letter'
+    order by i.id
+    for update skip locked
+)
+update holdfast.inbox i
+set status = 'pending',
+    available_at = clock_timestamp(),
+    attempts = 0,
+    crashes = 0,
+    dead_at = null,
+    claimed_by = null,
+    claimed_at = null,
+    lease_expires_at = null,
+    cancel_requested_at = null
+from dead
+where i.id = dead.id
+returning i.id

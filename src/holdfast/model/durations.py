@@ -1,0 +1,39 @@
+"""Durations as people write them: "90s", "5m", "1h30m", seconds, or a timedelta."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+
+from ..errors import InvalidInput
+
+Duration = str | int | float | timedelta
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+def seconds(value: Duration, field: str = "duration") -> float:
+    """The duration in seconds; refuses what is negative, endless or not a duration."""
+    match value:
+        case timedelta():
+            number = value.total_seconds()
+        case bool():
+            raise InvalidInput(field, f"expected a duration such as '90s', got {value!r}")
+        case int() | float():
+            number = float(value)
+        case str():
+            number = _parse(value, field)
+        case _:
+            raise InvalidInput(field, f"expected a duration such as '90s', got {value!r}")
+    if not math.isfinite(number) or number < 0:
+        raise InvalidInput(field, f"expected a duration of zero or more, got {value!r}")
+    return number
+
+
+def _parse(text: str, field: str) -> float:
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text.replace(" ", ""):
+        raise InvalidInput(field, f"expected a duration such as '90s', '5m' or '1h30m', got {text!r}")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)

@@ -1,0 +1,13 @@
+"""Keys and their buckets: the same in SQL (`holdfast.bucket`), here and in any other language."""
+
+from __future__ import annotations
+
+import hashlib
+
+BUCKETS = 1024
+
+
+def bucket(key: str) -> int:
+    """The first ten bits of sha256 over the key's UTF-8 bytes."""
+    digest = hashlib.sha256(key.encode()).digest()
+    return digest[0] << 2 | digest[1] >> 6

@@ -1,0 +1,80 @@
+"""What may be stored, and the checks that name the field which does not fit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from ..errors import ConfigurationError, InvalidInput
+
+PRIORITIES = range(4)
+"""0 runs first, 3 last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes beyond which input is refused."""
+
+    payload_bytes: int = 1024 * 1024
+    depth: int = 100
+    key_bytes: int = 512
+    name_characters: int = 128
+    error_bytes: int = 16 * 1024
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def check_name(field: str, name: object, limits: Limits = DEFAULT_LIMITS) -> str:
+    """A queue's or kind's name."""
+    text = check_text(field, name)
+    if not 1 <= len(text) <= limits.name_characters:
+        raise InvalidInput(field, f"expected 1 to {limits.name_characters} characters, got {len(text)}")
+    return text
+
+
+def check_key(field: str, key: object, limits: Limits = DEFAULT_LIMITS) -> str:
+    """An ordering or idempotency key."""
+    text = check_text(field, key)
+    size = len(text.encode())
+    if not 1 <= size <= limits.key_bytes:
+        raise InvalidInput(field, f"expected 1 to {limits.key_bytes} bytes of UTF-8, got {size}")
+    return text
+
+
+def check_text(field: str, value: object) -> str:
+    """Text that Postgres can store."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"expected text, got {type(value).__name__}")
+    if "\0" in value:
+        raise InvalidInput(field, "holds a NUL character, which Postgres cannot store")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(field, "holds half of a surrogate pair, which is not valid Unicode") from None
+    return value
+
+
+def check_instant(field: str, value: object) -> datetime:
+    """A moment with a time zone."""
+    if not isinstance(value, datetime):
+        raise InvalidInput(field, f"expected a datetime with a time zone, got {type(value).__name__}")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise InvalidInput(field, "has no time zone; use datetime.now(timezone.utc) or attach one")
+    return value
+
+
+def check_int(field: str, value: object, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidInput(field, f"expected a whole number from {low} to {high}, got {value!r}")
+    return value
+
+
+def check_schema(name: str) -> str:
+    """The schema's name goes into statements as an identifier, so it is held to a plain form."""
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,40}", name):
+        raise ConfigurationError(
+            f"schema: expected a lower-case name of letters, digits and underscores, at most 41 long, got {name!r}"
+        )
+    return name

@@ -1,0 +1,138 @@
+"""Bring the schema to this release."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import asyncpg
+
+from ..db.database import Connection, Database
+from ..db.statements import in_schema
+from ..errors import SchemaError
+
+LOCK_TIMEOUT = "2s"
+TRIES = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    version: int
+    name: str
+    text: str
+
+
+@cache
+def migrations(schema: str = "holdfast") -> tuple[Migration, ...]:
+    """Every migration of this release, in order."""
+    found = []
+    for file in files("holdfast").joinpath("schema", "migrations").iterdir():
+        if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
+            text = in_schema(file.read_text(encoding="utf-8"), schema)
+            found.append(Migration(int(match[1]), match[2], text))
+    return tuple(sorted(found, key=lambda migration: migration.version))
+
+
+def newest() -> int:
+    """The schema version of this release."""
+    return migrations()[-1].version
+
+
+def script(schema: str = "holdfast") -> str:
+    """The whole schema as one SQL script, for those who apply migrations with their own tool."""
+    parts = ["begin;", _BEGINNING.format(schema=schema)]
+    for migration in migrations(schema):
+        parts += [f"-- {migration.version:04} {migration.name}", migration.text.strip()]
+        parts.append(
+            f"insert into {schema}.migrations (version, name) values ({migration.version}, '{migration.name}');"
+        )
+    return "\n\n".join([*parts, "commit;", ""])
+
+
+_BEGINNING = """create schema if not exists {schema};
+create table if not exists {schema}.migrations (
+    version    int primary key,
+    name       text not null,
+    applied_at timestamptz not null default now()
+);"""
+
+
+async def version_of(connection: Connection, schema: str) -> int:
+    """The version of the schema in the database; 0 when there is none."""
+    if await connection.fetchval("select to_regclass($1)", f"{schema}.migrations") is None:
+        return 0
+    return int(await connection.fetchval(f"select coalesce(max(version), 0) from {schema}.migrations"))
+
+
+async def check(connection: Connection, schema: str) -> None:
+    """Raise unless the schema in the database is the one of this release."""
+    version = await version_of(connection, schema)
+    refuse_newer(version)
+    if version == 0:
+        raise SchemaError(f"There is no schema {schema!r} in this database. Run: holdfast migrate")
+    if version < newest():
+        raise SchemaError(
+            f"The schema {schema!r} is at version {version}, this release needs {newest()}. Run: holdfast migrate"
+        )
+
+
+def refuse_newer(version: int) -> None:
+    if version > newest():
+        raise SchemaError(
+            f"The schema is at version {version}, this release knows only {newest()}. Install a newer holdfast."
+        )
+
+
+async def pending(database: Database) -> list[Migration]:
+    """The migrations that are not applied yet."""
+    connection = await database.connect("migrate")
+    try:
+        version = await version_of(connection, database.schema)
+        refuse_newer(version)
+        return [migration for migration in migrations(database.schema) if migration.version > version]
+    finally:
+        await connection.close()
+
+
+async def migrate(database: Database) -> list[Migration]:
+    """Apply what is missing; returns what was applied by this call."""
+    connection = await database.connect("migrate")
+    try:
+        applied = []
+        while (migration := await _apply_next(connection, database.schema)) is not None:
+            applied.append(migration)
+        return applied
+    finally:
+        await connection.close()
+
+
+async def _apply_next(connection: Connection, schema: str) -> Migration | None:
+    for attempt in range(TRIES):
+        try:
+            return await _try_next(connection, schema)
+        except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
+            await asyncio.sleep(0.1 + 0.1 * attempt)
+    raise SchemaError(
+        f"A lock that the migration needs was not free in {TRIES} tries of {LOCK_TIMEOUT}. "
+        "Look for long transactions in pg_stat_activity, end them, and run it again; nothing was half done."
+    )
+
+
+async def _try_next(connection: Connection, schema: str) -> Migration | None:
+    async with connection.transaction():
+        await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
+        await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{schema}.migrate")
+        version = await version_of(connection, schema)
+        refuse_newer(version)
+        todo = [migration for migration in migrations(schema) if migration.version > version]
+        if not todo:
+            return None
+        await connection.execute(_BEGINNING.format(schema=schema))
+        await connection.execute(todo[0].text)
+        await connection.execute(
+            f"insert into {schema}.migrations (version, name) values ($1, $2)", todo[0].version, todo[0].name
+        )
+        return todo[0]

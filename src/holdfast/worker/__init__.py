@@ -1,0 +1,25 @@
+"""The worker: what claims, runs and ends jobs, and survives what happens to it meanwhile.
+
+    holdfast worker                         async with hf.worker():
+    ┌ supervisor process ──────────────┐    ┌ the application's process ───────┐
+    │ keeper: renews, heartbeats,      │    │ keeper, in a thread of its own   │
+    │         housekeeping             │    │                                  │
+    └──┬──────────────── ledger ───────┘    └──┬──────────────── ledger ───────┘
+    ┌ worker process ──────────────────┐       │
+    │ claim ─▶ ready ─▶ hands ─▶ ending│       └ the same, on the application's loop
+    └──────────────────────────────────┘
+
+The worker writes what it holds into the ledger, memory that the keeper reads without its help. The keeper renews
+exactly that. A handler that blocks the event loop or holds the GIL therefore keeps its lease, until its timeout; a
+process that is stopped or dead does not.
+
+    process killed          the supervisor sees it, hands its rows back, starts another
+    process stopped         not renewed; its leases run out; when it wakes, it finds its deadlines passed and writes nothing
+    supervisor killed       its processes end with it; leases run out
+    supervisor stopped      nobody renews; the processes stop claiming, and give up what passes its deadline
+    handler over its time   cancelled; one that cannot be cancelled costs its process after a grace period
+    server gone             a pause: everything is tried again until it answers
+
+Embedded in an application there is one process only: a thread renews, which a handler that holds the GIL for longer than
+the lease can starve.
+"""

@@ -1,0 +1,129 @@
+"""Write endings in batches: at once when idle, else as soon as the last batch is written or two milliseconds passed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from ..db.link import Contended, Link, Unreachable, backoff
+from ..inbox import ending
+from ..inbox.ending import Ending, Report
+from ..model.job import Claim
+from ..model.outcome import Lost, Outcome
+from .ledger import Ledger
+from .tally import Tally
+
+log = logging.getLogger("holdfast.worker")
+
+LINGER = 0.002
+
+
+class Completer:
+    """Holds endings until they are written. A row leaves the ledger only then, so its lease is kept until then."""
+
+    def __init__(self, link: Link, worker: str, ledger: Ledger, tally: Tally, lease: float, batch: int) -> None:
+        self._link = link
+        self._worker = worker
+        self._ledger = ledger
+        self._tally = tally
+        self._lease = lease
+        self._batch = batch
+        self._waiting: list[Ending] = []
+        self._filled = asyncio.Event()
+        self._full = asyncio.Event()
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+        self.busy = lambda: False
+        """Are handlers running? Then a batch lingers for more; set by the worker."""
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._loop(), name="holdfast completer")
+
+    @property
+    def backlog(self) -> int:
+        return len(self._waiting)
+
+    def add(self, claim: Claim, outcome: Outcome) -> None:
+        """The attempt has ended this way."""
+        self._ledger.end(claim.slot)
+        if isinstance(outcome, Lost):
+            self._lose(claim)
+            return
+        self._waiting.append((claim, outcome))
+        self._filled.set()
+        if len(self._waiting) >= self._batch:
+            self._full.set()
+
+    async def close(self) -> None:
+        """Write what is left, then stop."""
+        self._closing = True
+        self._filled.set()
+        self._full.set()
+        if self._task is not None:
+            await self._task
+
+    async def _loop(self) -> None:
+        while True:
+            await self._filled.wait()
+            if not self._waiting:
+                if self._closing:
+                    return
+                self._filled.clear()
+                continue
+            if self.busy() and not self._closing and len(self._waiting) < self._batch:
+                await self._linger()
+            batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
+            if len(self._waiting) < self._batch:
+                self._full.clear()
+            await self._write(batch)
+
+    async def _linger(self) -> None:
+        try:
+            async with asyncio.timeout(LINGER):
+                await self._full.wait()
+        except TimeoutError:
+            pass
+
+    async def _write(self, batch: list[Ending]) -> None:
+        """Write one batch, through outages; what passes its deadline meanwhile is given up unwritten."""
+        repeated = False
+        failures = 0
+        while batch := self._still_ours(batch):
+            try:
+                report = await ending.write(self._link, self._worker, batch, repeated)
+            except (Unreachable, Contended) as error:
+                repeated = repeated or isinstance(error, Unreachable)
+                if failures == 0:
+                    log.warning("%s endings could not be written: %s; trying again", len(batch), error)
+                failures += 1
+                await asyncio.sleep(backoff(failures))
+                continue
+            except Exception:
+                # Not an outage: the statement itself was refused. The leases run out, and the rows are tried again.
+                log.exception("%s endings were refused by the server; their jobs will run again", len(batch))
+                report = Report(lost=[claim for claim, _ in batch])
+            self._settle(batch, report)
+            return
+
+    def _still_ours(self, batch: list[Ending]) -> list[Ending]:
+        ours = [e for e in batch if not self._ledger.expired(e[0].slot, self._lease)]
+        if len(ours) < len(batch):
+            kept = {claim.id for claim, _ in ours}
+            for claim, _ in batch:
+                if claim.id not in kept:
+                    self._lose(claim)
+        return ours
+
+    def _settle(self, batch: list[Ending], report: Report) -> None:
+        self._tally.add(report)
+        lost = {claim.id for claim in report.lost}
+        for claim, _ in batch:
+            if claim.id in lost:
+                self._lose(claim)
+            else:
+                self._ledger.free(claim.slot)
+
+    def _lose(self, claim: Claim) -> None:
+        log.warning("LeaseLost: %s %s generation %s; its ending was not written", claim.kind, claim.id, claim.generation)
+        self._tally.lease_lost += 1
+        self._ledger.free(claim.slot)

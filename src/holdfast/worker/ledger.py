@@ -1,0 +1,183 @@
+"""The ledger: what a worker process holds, in memory that its keeper can read without its help.
+
+    header   the keeper's last beat, the worker's id, its counters
+    slots    state, signal, id, generation, when the lease was last looked after, when the process must be ended
+
+The worker writes everything but `signal` and `renewed`; the keeper writes those. A slot's state is written last when
+it is filled and first when it is emptied, and the keeper reads it before and after the rest, so a torn read is noticed.
+Times are of CLOCK_BOOTTIME: they go on while the machine sleeps, and are the same in every process.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+FREE, HELD, RUNNING, ENDED = range(4)
+NONE, LOST, CANCELLED = range(3)
+
+CAPACITY: Final = 4096
+_HEADER: Final = 512
+_SLOT: Final = 56
+_SIZE: Final = _HEADER + CAPACITY * _SLOT
+
+_BODY = struct.Struct("<16sqqq")  # id, generation, renewed, kill_at
+_NUMBER = struct.Struct("<q")
+_AT_BODY: Final = 8
+_AT_RENEWED: Final = _AT_BODY + 24
+_AT_KILL: Final = _AT_BODY + 32
+
+_AT_BEAT: Final = 0
+_AT_NAME: Final = 16
+_NAME: Final = 128
+_AT_COUNTERS: Final = 256
+
+COUNTERS: Final = (
+    "claimed", "started", "completed", "abandoned", "retried", "dead", "snoozed", "released", "lease_lost",
+    "late_completions", "timeouts", "cancelled", "rescans", "reconnects", "running", "ready",
+)  # fmt: skip
+
+try:
+    _CLOCK = time.CLOCK_BOOTTIME
+except AttributeError:  # pragma: no cover - not on Linux
+    _CLOCK = time.CLOCK_MONOTONIC
+
+
+def now() -> int:
+    """Nanoseconds; goes on while the machine sleeps."""
+    return time.clock_gettime_ns(_CLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One row in flight, as the keeper sees it."""
+
+    slot: int
+    state: int
+    id: UUID
+    generation: int
+    renewed: int
+    kill_at: int
+
+
+class Ledger:
+    """Both sides of it. `fd` is handed to the worker process; None shares within one process."""
+
+    def __init__(self, fd: int | None = None) -> None:
+        self._map = mmap.mmap(fd, _SIZE) if fd is not None else mmap.mmap(-1, _SIZE)
+        self._free = list(range(CAPACITY - 1, -1, -1))
+
+    @staticmethod
+    def new_file() -> int:
+        """An anonymous file for a ledger that two processes share."""
+        if hasattr(os, "memfd_create"):
+            fd = os.memfd_create("holdfast-ledger")
+        else:  # pragma: no cover - not on Linux
+            with tempfile.TemporaryFile() as file:
+                fd = os.dup(file.fileno())
+        os.ftruncate(fd, _SIZE)
+        return fd
+
+    def close(self) -> None:
+        self._map.close()
+
+    # The worker's side
+
+    @property
+    def room(self) -> int:
+        """How many more rows can be held."""
+        return len(self._free)
+
+    def hold(self, id: UUID, generation: int, at: int) -> int:
+        """Note a claimed row; `at` is when its claim was sent."""
+        slot = self._free.pop()
+        base = _HEADER + slot * _SLOT
+        _BODY.pack_into(self._map, base + _AT_BODY, id.bytes, generation, at, 0)
+        self._map[base + 1] = NONE
+        self._map[base] = HELD
+        return slot
+
+    def start(self, slot: int, kill_at: int) -> None:
+        base = _HEADER + slot * _SLOT
+        _NUMBER.pack_into(self._map, base + _AT_KILL, kill_at)
+        self._map[base] = RUNNING
+
+    def end(self, slot: int) -> None:
+        """The handler has returned; its ending is not written yet, so the lease is still kept."""
+        base = _HEADER + slot * _SLOT
+        self._map[base] = ENDED
+
+    def free(self, slot: int) -> None:
+        self._map[_HEADER + slot * _SLOT] = FREE
+        self._free.append(slot)
+
+    def signal_of(self, slot: int) -> int:
+        return self._map[_HEADER + slot * _SLOT + 1]
+
+    def expired(self, slot: int, lease: float) -> bool:
+        """Has nobody looked after this lease for longer than it lasts?"""
+        renewed: int = _NUMBER.unpack_from(self._map, _HEADER + slot * _SLOT + _AT_RENEWED)[0]
+        return now() - renewed > lease * 1e9
+
+    def set_name(self, name: str) -> None:
+        data = name.encode()[: _NAME - 1]
+        self._map[_AT_NAME : _AT_NAME + _NAME] = data.ljust(_NAME, b"\0")
+
+    def count(self, name: str, value: int) -> None:
+        _NUMBER.pack_into(self._map, _AT_COUNTERS + 8 * COUNTERS.index(name), value)
+
+    @property
+    def beat(self) -> int:
+        """When the keeper last went round; 0 before its first."""
+        return int(_NUMBER.unpack_from(self._map, _AT_BEAT)[0])
+
+    # The keeper's side
+
+    def set_beat(self, at: int) -> None:
+        _NUMBER.pack_into(self._map, _AT_BEAT, at)
+
+    @property
+    def name(self) -> str:
+        return self._map[_AT_NAME : _AT_NAME + _NAME].rstrip(b"\0").decode()
+
+    def counters(self) -> dict[str, int]:
+        return {
+            name: int(_NUMBER.unpack_from(self._map, _AT_COUNTERS + 8 * n)[0]) for n, name in enumerate(COUNTERS)
+        }
+
+    def held(self) -> Iterator[Held]:
+        """Every row in flight."""
+        for slot in range(CAPACITY):
+            base = _HEADER + slot * _SLOT
+            state = self._map[base]
+            if state == FREE:
+                continue
+            id, generation, renewed, kill_at = _BODY.unpack_from(self._map, base + _AT_BODY)
+            if self._map[base] != FREE and self._same(base, id, generation):
+                yield Held(slot, state, UUID(bytes=id), generation, renewed, kill_at)
+
+    def renewed(self, row: Held, at: int) -> None:
+        base = _HEADER + row.slot * _SLOT
+        if self._same(base, row.id.bytes, row.generation):
+            _NUMBER.pack_into(self._map, base + _AT_RENEWED, at)
+
+    def signal(self, row: Held, signal: int) -> bool:
+        """Tell the worker, if it still holds this row. A loss is never taken back."""
+        base = _HEADER + row.slot * _SLOT
+        if not self._same(base, row.id.bytes, row.generation) or self._map[base] == FREE:
+            return False
+        if self._map[base + 1] in (LOST, signal):
+            return False
+        self._map[base + 1] = signal
+        return True
+
+    def _same(self, base: int, id: bytes, generation: int) -> bool:
+        again: tuple[bytes, int, int, int] = _BODY.unpack_from(self._map, base + _AT_BODY)
+        return again[0] == id and again[1] == generation

@@ -1,0 +1,253 @@
+"""Run one attempt: decode, call the handler, and say how it ended. Reads as a list of verbs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from ..context import Context, TxContext
+from ..db.database import PLANNER, Connection, Database
+from ..errors import Cancelled, InvalidPayload, LeaseLost, Timeout
+from ..inbox import ending, once
+from ..inbox.ending import Report
+from ..model import payload
+from ..model.job import Claim
+from ..model.outcome import Abandoned, Failed, Lost, Outcome, Released, Snoozed, failure, outcome_of
+from ..probes import probe
+from ..tasks import Definition
+from .tally import Tally
+
+log = logging.getLogger("holdfast.worker")
+
+BUSY_AGAIN = 1.0
+"""Seconds after which a job tries again whose once() block another attempt is inside."""
+
+
+class OnceBusy(Exception):
+    """Another live attempt is inside the once() block."""
+
+
+class Draining(Exception):
+    """The worker stops before the handler could finish."""
+
+
+@dataclass(slots=True)
+class Running:
+    """An attempt under way."""
+
+    claim: Claim
+    deadline: float
+    hand: asyncio.Task[None]
+    cancellable: bool
+    context: Context | None = None
+    reason: LeaseLost | Cancelled | Timeout | Draining | None = None
+
+    def stop(self, reason: LeaseLost | Cancelled | Timeout | Draining) -> None:
+        """Tell the handler to end; an async one is cancelled, a thread can only be told."""
+        if self.reason is not None:
+            return
+        self.reason = reason
+        if self.context is not None and not isinstance(reason, Draining):
+            self.context._tell(reason)
+        if self.cancellable:
+            self.hand.cancel()
+
+
+
+
+class JobRunner:
+    """Runs attempts of the registered tasks; also the desk that serves their contexts."""
+
+    def __init__(
+        self, database: Database, worker: str, definitions: Mapping[str, Definition], concurrency: int, tally: Tally
+    ) -> None:
+        self._database = database
+        self._worker = worker
+        self._definitions = definitions
+        self._concurrency = concurrency
+        self._tally = tally
+        self._loop = asyncio.get_running_loop()
+        self._threads: ThreadPoolExecutor | None = None
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+
+    def definition(self, kind: str) -> Definition:
+        return self._definitions[kind]
+
+    async def run(self, running: Running) -> Outcome | None:
+        """Run the handler; None when its ending is already written."""
+        claim = running.claim
+        definition = self._definitions[claim.kind]
+        try:
+            arguments = definition.decode(claim.payload, claim.version)
+            probe("run.before")
+            if definition.wants_tx:
+                return await self._run_tx(running, definition, arguments)
+            value = await self._call(running, definition, arguments)
+            probe("run.after")
+            return self._outcome(value)
+        except asyncio.CancelledError:
+            if running.reason is None:
+                raise
+            _current_task().uncancel()
+            return self._stopped(running)
+        except BaseException as error:
+            if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+                raise
+            return self._raised(running, error)
+
+    async def _call(self, running: Running, definition: Definition, arguments: dict[str, Any]) -> Any:
+        if definition.wants_context:
+            running.context = Context(running.claim, self)
+        if definition.is_async:
+            if running.context is not None:
+                return await definition.function(running.context, **arguments)
+            return await definition.function(**arguments)
+        return await self._in_thread(running, definition, arguments)
+
+    async def _in_thread(self, running: Running, definition: Definition, arguments: dict[str, Any]) -> Any:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="holdfast")
+        context = (running.context,) if running.context is not None else ()
+        return await self._loop.run_in_executor(self._threads, _invoke, definition.function, context, arguments)
+
+    async def _run_tx(self, running: Running, definition: Definition, arguments: dict[str, Any]) -> Outcome | None:
+        """The handler's writes, its follow-up jobs and its ending in one transaction. The row is touched last."""
+        claim = running.claim
+        try:
+            async with self._transaction() as connection:
+                running.context = TxContext(claim, self, connection)
+                value = await definition.function(running.context, **arguments)
+                probe("run.after")
+                outcome = self._outcome(value)
+                if isinstance(outcome, Failed):
+                    raise Unended(outcome)
+                # From here on the ending is on its way: cancelling now would only make its outcome unknown.
+                running.cancellable = False
+                await _pin_plans(connection)
+                report = await ending.write(_OnConnection(connection, self._database), self._worker, [(claim, outcome)])
+                if report.lost:
+                    raise LeaseLost("its completion was refused; what it wrote is rolled back")
+                probe("tx.before_commit")
+            probe("tx.after_commit")
+        except Unended as unended:
+            return unended.outcome
+        self._tally.add(report)
+        return None
+
+    @asynccontextmanager
+    async def _transaction(self) -> Any:
+        if self._pool is None:
+            self._pool = asyncpg.create_pool(
+                self._database.url, min_size=0, max_size=self._concurrency + 1, timeout=10,
+                statement_cache_size=0 if self._database.pooler else 100,
+                server_settings={} if self._database.pooler else {"application_name": "holdfast handler"},
+            )  # fmt: skip
+        pool = await self._pool
+        async with pool.acquire() as connection, connection.transaction(isolation="read_committed"):
+            yield connection
+
+    def _outcome(self, value: Any) -> Outcome:
+        try:
+            return outcome_of(value, lambda result: payload.encode_value("result", result))
+        except InvalidPayload as refused:
+            return failure(refused)
+
+    def _stopped(self, running: Running) -> Outcome:
+        match running.reason:
+            case LeaseLost():
+                return Lost()
+            case Cancelled() as cancelled:
+                self._tally.cancelled += 1
+                return Abandoned(str(cancelled), cancelled=True)
+            case Draining():
+                return Released()
+            case _:
+                self._tally.timeouts += 1
+                return Failed("Timeout", str(running.reason))
+
+    def _raised(self, running: Running, error: BaseException) -> Outcome:
+        if isinstance(error, OnceBusy):
+            return Snoozed(BUSY_AGAIN)
+        if isinstance(error, LeaseLost):
+            return Lost()
+        if running.reason is not None and isinstance(error, (Cancelled, Timeout)):
+            return self._stopped(running)
+        log.info("%s %s attempt %s failed: %r", running.claim.kind, running.claim.id, running.claim.attempt, error)
+        return failure(error)
+
+    # The desk
+
+    async def enter_once(self, claim: Claim, key: str) -> bool:
+        async with self._session() as runner:
+            entry = await once.enter(runner, key, claim.id, claim.fence)
+        if entry is once.Entry.BUSY:
+            raise OnceBusy(key)
+        return entry is once.Entry.FIRST
+
+    async def finish_once(self, claim: Claim, key: str) -> None:
+        async with self._session() as runner:
+            await once.finish(runner, key, claim.fence)
+
+    def wait(self, work: Awaitable[Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(_await(work), self._loop).result()
+
+    @asynccontextmanager
+    async def _session(self) -> Any:
+        async with self._transaction() as connection:
+            yield _OnConnection(connection, self._database)
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            try:
+                async with asyncio.timeout(5):
+                    await pool.close()
+            except TimeoutError:
+                pool.terminate()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Unended(Exception):
+    """A transaction that must roll back, with the outcome to be written after it."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+
+class _OnConnection:
+    """Statements inside a handler's transaction."""
+
+    def __init__(self, connection: Connection, database: Database) -> None:
+        self._connection = connection
+        self._database = database
+
+    async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        return list(await self._connection.fetch(self._database.sql(room, name), *arguments, timeout=30))
+
+
+async def _pin_plans(connection: Connection) -> None:
+    await connection.execute("; ".join(f"set local {name} = {value}" for name, value in PLANNER.items()))
+
+
+def _invoke(function: Callable[..., Any], context: tuple[Context, ...], arguments: dict[str, Any]) -> Any:
+    return function(*context, **arguments)
+
+
+async def _await(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+

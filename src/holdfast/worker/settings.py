@@ -1,0 +1,54 @@
+"""How a worker works, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..errors import ConfigurationError
+from ..model.durations import Duration, seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """Defaults are for production; tests and the demo shorten the times."""
+
+    queues: tuple[str, ...] = ()
+    """Empty: every queue that a registered task names."""
+    concurrency: int = 20
+    lease: float = 90.0
+    """Seconds: the window in which a dead worker's rows are missed; not a limit of a job's time."""
+    drain: float = 25.0
+    """Seconds that running jobs may take to finish after SIGTERM."""
+    grace: float = 10.0
+    """Seconds that a handler over its timeout has to give in before its process is ended."""
+    housekeeping: float = 10.0
+    """Seconds between two rounds of the chores, across all workers."""
+    poll_min: float = 0.005
+    poll_max: float = 1.0
+    prefetch: int = 500
+    """Most rows held beyond the running ones."""
+    batch: int = 500
+    """Most rows per claim or completion."""
+    heartbeat: float = field(default=10.0)
+
+    def __post_init__(self) -> None:
+        _positive("concurrency", self.concurrency)
+        for name in ("lease", "housekeeping", "heartbeat", "poll_min", "poll_max"):
+            _positive(name, getattr(self, name))
+        if self.concurrency > 1000:
+            raise ConfigurationError(f"concurrency: expected at most 1000 per process, got {self.concurrency}; use processes")
+        if self.lease < 0.3:
+            raise ConfigurationError(f"lease: expected at least 0.3 s, got {self.lease}")
+
+    @property
+    def renew_every(self) -> float:
+        return self.lease / 3
+
+
+def _positive(name: str, value: float) -> None:
+    if not value > 0:
+        raise ConfigurationError(f"{name}: expected more than zero, got {value}")
+
+
+def duration(value: Duration, name: str) -> float:
+    return seconds(value, name)

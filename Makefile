@@ -3,8 +3,10 @@
 # Set-up speaks on standard error, so that `make -s demo ARGS="--json"` leaves only the demo's own words on standard output.
 
 # The first interpreter that really runs and is new enough; a name on PATH may be a shim without a Python behind it.
-PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
+ifeq ($(strip $(PYTHON)),)
+PYTHON := $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
 	if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo "$$python"; break; fi; done)
+endif
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -64,8 +66,8 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:
-	@if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >&2; then \
-		echo 'Holdfast needs Python 3.11 or newer. Found: $(or $(PYTHON),none) ($(shell "$(or $(PYTHON),python3)" --version 2>&1)).' >&2; \
+	@if ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+		echo 'Holdfast needs Python 3.11 or newer; $(if $(PYTHON),$(PYTHON) is not,none was found on PATH).' >&2; \
 		echo 'Install one, or name it: make PYTHON=/path/to/python3.12 ...' >&2; exit 1; fi
 	@echo "Making $(VENV) with $(PYTHON)" >&2
 	@rm -rf $(VENV)

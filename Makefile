@@ -1,0 +1,89 @@
+# Two commands matter: `make demo` and `make test`. Each sets up all it needs in .venv.
+#
+# Set-up speaks on standard error, so that `make -s demo ARGS="--json"` leaves only the demo's own words on standard output.
+
+# The first interpreter that really runs and is new enough; a name on PATH may be a shim without a Python behind it.
+ifeq ($(strip $(PYTHON)),)
+PYTHON := $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
+	if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo "$$python"; break; fi; done)
+endif
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+ARGS ?=
+TESTARGS ?=
+
+.PHONY: help demo test lint format bench pins clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo    run the system on an embedded Postgres      ARGS="--seconds 20 --json"'
+	@echo 'make test    lint, then all tests                        TESTARGS="-k claim"'
+	@echo 'make lint    ruff, mypy --strict, import-linter'
+	@echo 'make format  let ruff put the source in order'
+	@echo 'make bench   run the benchmarks                          ARGS="..."'
+	@echo 'make pins    renew requirements/*.txt (needs uv)'
+	@echo 'make clean   remove .venv and all caches'
+	@echo
+	@echo 'PYTHON=...                      the interpreter to use, 3.11 or newer (now: $(PYTHON))'
+	@echo 'HOLDFAST_DATABASE_URL=...       use a running server instead of an embedded one'
+	@echo 'HOLDFAST_TEST_OLD_POSTGRES=...  bin folder of the oldest supported Postgres; `make test` then runs on it, too'
+	@echo '                                (tools/fetch-old-postgres fetches one and prints the folder)'
+
+demo: $(VENV)/.runtime
+	@$(BIN)/holdfast demo $(ARGS)
+
+test: lint
+	$(BIN)/python -m pytest $(TESTARGS)
+ifneq ($(HOLDFAST_TEST_OLD_POSTGRES),)
+	HOLDFAST_TEST_POSTGRES=old $(BIN)/python -m pytest -m "not slow" $(TESTARGS)
+endif
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev
+	@$(BIN)/python -m bench $(ARGS)
+
+# The two sets agree with each other: the smaller one is compiled within the larger.
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+pins:
+	$(COMPILE) --upgrade --all-extras pyproject.toml requirements/build.in requirements/dev.in -o requirements/dev.txt
+	$(COMPILE) --upgrade --extra speed --extra embedded -c requirements/dev.txt \
+		pyproject.toml requirements/build.in -o requirements/runtime.txt
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	@if ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+		echo 'Holdfast needs Python 3.11 or newer; $(if $(PYTHON),$(PYTHON) is not,none was found on PATH).' >&2; \
+		echo 'Install one, or name it: make PYTHON=/path/to/python3.12 ...' >&2; exit 1; fi
+	@echo "Making $(VENV) with $(PYTHON)" >&2
+	@rm -rf $(VENV)
+	@"$(PYTHON)" -m venv $(VENV) >&2 || { rm -rf $(VENV); \
+		echo 'This Python cannot make virtual environments. On Debian: apt install python3-venv' >&2; exit 1; }
+	@touch $@
+
+# The hashes cover all that is fetched; the package itself is then built from here with the pinned tools.
+$(VENV)/.runtime: $(VENV)/.created requirements/runtime.txt pyproject.toml
+	@echo 'Installing requirements/runtime.txt' >&2
+	@$(PIP) --require-hashes -r requirements/runtime.txt >&2
+	@$(PIP) --no-deps --no-build-isolation -e . >&2
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.created requirements/dev.txt pyproject.toml
+	@echo 'Installing requirements/dev.txt' >&2
+	@$(PIP) --require-hashes -r requirements/dev.txt >&2
+	@$(PIP) --no-deps --no-build-isolation -e . >&2
+	@touch $@

@@ -1,0 +1,5 @@
+"""The one error of this room."""
+
+
+class EmbeddedPostgresError(RuntimeError):
+    """The embedded server could not be found, started or stopped; the message says what to do."""

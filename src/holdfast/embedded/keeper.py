@@ -1,0 +1,126 @@
+"""The keeper's own program, run as a script by a bare interpreter; it imports nothing of Holdfast.
+
+It starts what its owner asks for, one process at a time, and outlives its owner by the moment that it takes
+to clean up.
+
+Arguments: the owner's pid, the folder to remove, and the uid and gid for what is started (empty: our own).
+Standard input: one JSON array, an argument list, per line. Its end is the owner's end.
+Standard output: lines ``{"pid": …}`` when started, ``{"exit": …}`` when ended, ``{"error": …}`` when not.
+Standard error: the log file, inherited by what is started.
+"""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+GRACE = 10.0  # seconds given to each step of cleaning up
+
+
+class Keeper:
+    def __init__(self, owner: int, folder: Path, uid: int | None, gid: int | None) -> None:
+        self.owner = owner
+        self.folder = folder
+        self.uid = uid
+        self.gid = gid
+        self.argv: list[str] = []
+        self.child: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        for line in self.requests():
+            self.argv = json.loads(line)
+            try:
+                self.child = self.spawn()
+            except OSError as error:
+                self.tell({"error": str(error)})
+                continue
+            self.tell({"pid": self.child.pid})
+            threading.Thread(target=self.report_end, args=[self.child], daemon=True).start()
+        self.clean_up()
+
+    def requests(self) -> Iterator[bytes]:
+        """Lines until the owner is gone: the pipe ended or, if a fork of it holds that, we were adopted."""
+        pending = b""
+        while os.getppid() == self.owner:
+            if not select.select([0], [], [], 0.5)[0]:
+                continue
+            received = os.read(0, 65536)
+            if not received:
+                return
+            *lines, pending = (pending + received).split(b"\n")
+            yield from lines
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        options = {
+            "cwd": self.folder,
+            "stdin": subprocess.DEVNULL,
+            "stdout": 2,
+            "start_new_session": True,
+            "umask": 0o077,
+        }
+        if self.uid is not None:
+            options |= {"user": self.uid, "group": self.gid, "extra_groups": []}
+        return subprocess.Popen(self.argv, **options)  # type: ignore[call-overload,no-any-return]
+
+    def report_end(self, child: subprocess.Popen[bytes]) -> None:
+        self.tell({"exit": child.wait()})
+
+    def tell(self, message: dict[str, object]) -> None:
+        with contextlib.suppress(OSError):  # nobody listens any more; standard input will end, too
+            os.write(1, json.dumps(message).encode() + b"\n")
+
+    def clean_up(self) -> None:
+        if self.child is not None:
+            self.end(self.child)
+            self.free_shared_memory()
+        deadline = time.monotonic() + GRACE
+        while self.folder.exists() and time.monotonic() < deadline:
+            shutil.rmtree(self.folder, ignore_errors=True)  # again, if a straggler wrote meanwhile
+            if self.folder.exists():
+                time.sleep(0.02)
+
+    def end(self, child: subprocess.Popen[bytes]) -> None:
+        """Immediate shutdown. Nobody will read this data again."""
+        if child.poll() is not None:
+            return
+        child.send_signal(signal.SIGQUIT)
+        child.send_signal(signal.SIGCONT)
+        try:
+            child.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+    def free_shared_memory(self) -> None:
+        """After a crash the segments remain, and only a new start on the same data knows which they are."""
+        notes = self.folder / "data" / "postmaster.pid"
+        if not notes.exists():
+            return
+        child = self.spawn()
+        deadline = time.monotonic() + GRACE
+        while child.poll() is None and time.monotonic() < deadline:
+            lines = notes.read_text().splitlines() if notes.exists() else []
+            if len(lines) >= 7 and lines[0] == str(child.pid):  # the seventh names the new segment
+                break
+            time.sleep(0.005)
+        self.end(child)
+
+
+def main() -> None:
+    # Handlers, not SIG_IGN: what we start must not inherit deafness.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, lambda *_: None)
+    owner, folder, uid, gid = sys.argv[1:]
+    Keeper(int(owner), Path(folder), int(uid) if uid else None, int(gid) if gid else None).run()
+
+
+if __name__ == "__main__":
+    main()

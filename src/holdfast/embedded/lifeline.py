@@ -1,0 +1,94 @@
+"""Our end of the pipe to the keeper."""
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.embedded.account import Account
+from holdfast.embedded.errors import EmbeddedPostgresError
+
+SCRIPT = Path(__file__).with_name("keeper.py")
+
+
+class Lifeline:
+    """Starts the keeper of a folder. To close it, or to die, ends what the keeper runs and the folder."""
+
+    def __init__(self, folder: Path, account: Account, log: int) -> None:
+        who = [str(account.uid), str(account.gid)] if account.switch else ["", ""]
+        self._keeper = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(SCRIPT), str(os.getpid()), str(folder), *who],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd="/",
+            env=_server_environment(),
+            start_new_session=True,
+        )
+        assert self._keeper.stdin is not None and self._keeper.stdout is not None  # noqa: S101
+        self._to = self._keeper.stdin
+        self._from = self._keeper.stdout
+        self._received = b""
+
+    def spawn(self, argv: Sequence[str]) -> int:
+        """Have the keeper start a process; returns its pid. The one before must have ended."""
+        try:
+            self._to.write(json.dumps(list(argv)).encode() + b"\n")
+            self._to.flush()
+        except BrokenPipeError:
+            raise self._broken() from None
+        reply = self._read(60)
+        if reply is None:
+            raise EmbeddedPostgresError(
+                f"The keeper of the embedded Postgres did not start {argv[0]} within a minute."
+            )
+        if "error" in reply:
+            raise EmbeddedPostgresError(f"{argv[0]} could not be started: {reply['error']}")
+        return int(reply["pid"])
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit code of the process, or None if it still runs after `seconds`."""
+        reply = self._read(seconds)
+        return None if reply is None else int(reply["exit"])
+
+    def close(self) -> None:
+        """Let go, and return when the keeper has cleaned up."""
+        self._to.close()
+        try:
+            self._keeper.wait(60)
+        except subprocess.TimeoutExpired:
+            raise EmbeddedPostgresError(
+                f"The keeper of the embedded Postgres (pid {self._keeper.pid}) did not clean up in a minute."
+            ) from None
+        finally:
+            self._from.close()
+
+    def _read(self, seconds: float) -> dict[str, str] | None:
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._from, selectors.EVENT_READ)
+            while b"\n" not in self._received:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    return None
+                received = os.read(self._from.fileno(), 65536)
+                if not received:
+                    raise self._broken()
+                self._received += received
+        line, _, self._received = self._received.partition(b"\n")
+        message: dict[str, str] = json.loads(line)
+        return message
+
+    def _broken(self) -> EmbeddedPostgresError:
+        return EmbeddedPostgresError(
+            f"The keeper of the embedded Postgres (pid {self._keeper.pid}) ended unexpectedly. Was it killed?"
+        )
+
+
+def _server_environment() -> dict[str, str]:
+    """Ours without PG* variables, which would redirect the server, and with messages in English."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    return kept | {"LC_ALL": "C"}

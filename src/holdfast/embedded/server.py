@@ -1,0 +1,301 @@
+"""The server: made once, then started, stopped, killed and started again on the same data."""
+
+import contextlib
+import os
+import random
+import secrets
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+from holdfast.embedded.account import Account, server_account
+from holdfast.embedded.binaries import Binaries, find_bin_folder, prepare, require_bin_folder
+from holdfast.embedded.errors import EmbeddedPostgresError
+from holdfast.embedded.lifeline import Lifeline
+from holdfast.embedded.processes import crash
+
+SUPERUSER = "postgres"
+OURS = frozenset({"port", "listen_addresses", "unix_socket_directories", "data_directory"})
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
+SOCKET_PATH_LIMIT = 100  # the kernel's is 104 on macOS, 108 on Linux
+
+
+class EmbeddedPostgres:
+    """A private Postgres server that lives as long as the ``with`` block, and never longer than this process.
+
+    Settings are Postgres settings by name. All methods block; call them from a thread in asynchronous code.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, str | int] | None = None, bin_folder: str | Path | None = None
+    ) -> None:
+        self._settings = dict(settings or {})
+        reserved = OURS & self._settings.keys()
+        if reserved:
+            raise EmbeddedPostgresError(
+                f"The embedded Postgres chooses {', '.join(sorted(reserved))} itself; leave it to it."
+            )
+        self._wanted_bin_folder = bin_folder
+        self._house: _House | None = None
+        self._pid: int | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "not started" if self._house is None else f"port {self._house.port}, pid {self._pid}"
+        return f"<EmbeddedPostgres {state}>"
+
+    # What it is
+
+    @property
+    def url(self) -> str:
+        """Address of the database ``postgres`` over TCP on 127.0.0.1, as superuser, password included."""
+        return self.url_for("postgres")
+
+    def url_for(self, database: str) -> str:
+        """Address of another database of this server."""
+        house = self._prepared()
+        return f"postgresql://{SUPERUSER}:{house.password}@127.0.0.1:{house.port}/{quote(database, safe='')}"
+
+    @property
+    def socket_folder(self) -> Path:
+        """Folder of the Unix socket; use it as host, together with `port`."""
+        return self._prepared().sockets
+
+    @property
+    def port(self) -> int:
+        """Port over TCP, and in the name of the Unix socket."""
+        return self._prepared().port
+
+    @property
+    def password(self) -> str:
+        """Password of the superuser ``postgres``."""
+        return self._prepared().password
+
+    @property
+    def version(self) -> str:
+        """Version of the server, such as ``18.6``."""
+        return self._prepared().binaries.version
+
+    @property
+    def data_folder(self) -> Path:
+        """The data folder, private to the account that runs the server."""
+        return self._prepared().data
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the postmaster, or None while the server is down."""
+        return self._pid
+
+    # What it does
+
+    def start(self) -> None:
+        """Bring the server up, making it first if there is none. On return it accepts connections."""
+        if self._pid is not None:
+            return
+        if self._house is None:
+            self._house = _House(self._wanted_bin_folder)
+        house = self._house
+        try:
+            self._pid = self._launch(house)
+        except BaseException:
+            self.close()
+            raise
+
+    def stop(self) -> None:
+        """Shut down in good order, cutting open connections. The data stay for another `start`."""
+        if self._pid is None or self._house is None:
+            return
+        pid, self._pid = self._pid, None
+        for number, patience in (
+            (signal.SIGINT, STOP_SECONDS),
+            (signal.SIGQUIT, 10.0),
+            (signal.SIGKILL, 10.0),
+        ):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+            if self._house.lifeline.wait(patience) is not None:
+                return
+        raise EmbeddedPostgresError(f"Postgres (pid {pid}) did not end, not even by SIGKILL.")
+
+    def restart(self) -> None:
+        """Stop and start, on the same data and the same port."""
+        self.stop()
+        self.start()
+
+    def kill(self) -> None:
+        """Crash: SIGKILL the postmaster and all its children. `start` brings it back by recovery."""
+        if self._pid is None or self._house is None:
+            return
+        pid, self._pid = self._pid, None
+        crash(pid)
+        if self._house.lifeline.wait(10) is None:
+            raise EmbeddedPostgresError(f"Postgres (pid {pid}) did not end although it was sent SIGKILL.")
+
+    def close(self) -> None:
+        """Stop, and remove the data. In a fork of the process that made the server, does nothing."""
+        house, self._house = self._house, None
+        if house is None or house.owner != os.getpid():
+            return
+        self._pid = None
+        house.close()
+
+    def log(self, limit: int = 4000) -> str:
+        """The last characters of what initdb and the server wrote."""
+        return self._prepared().log_tail(limit)
+
+    def _prepared(self) -> "_House":
+        if self._house is None:
+            raise EmbeddedPostgresError(
+                "The embedded Postgres is not started; use it as `with EmbeddedPostgres() as …`."
+            )
+        return self._house
+
+    def _launch(self, house: "_House") -> int:
+        pid = house.lifeline.spawn(house.command(self._settings))
+        deadline = time.monotonic() + START_SECONDS
+        while not house.is_ready(pid):
+            code = house.lifeline.wait(0.01)
+            if code is not None:
+                raise EmbeddedPostgresError(
+                    f"Postgres {house.binaries.version} was expected to start, but ended with code {code}. "
+                    f"Its log:\n{house.log_tail(2000)}"
+                )
+            if time.monotonic() > deadline:
+                raise EmbeddedPostgresError(
+                    f"Postgres {house.binaries.version} was not ready after {START_SECONDS:.0f} s. Its log:\n"
+                    f"{house.log_tail(2000)}"
+                )
+        return pid
+
+
+class _House:
+    """All that outlives a run of the server: folder, binaries, password, port and keeper."""
+
+    def __init__(self, bin_folder: str | Path | None) -> None:
+        account = server_account()
+        chosen = (
+            find_bin_folder() if bin_folder is None else require_bin_folder(Path(bin_folder), "bin_folder")
+        )
+        self.owner = os.getpid()
+        self.password = secrets.token_urlsafe(24)
+        self.port = _free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=_parent_folder(account)))
+        self.data = self.folder / "data"
+        self.sockets = self.folder / "sockets"
+        self._log = os.open(self.folder / "log", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        self.lifeline = Lifeline(self.folder, account, self._log)
+        try:
+            self._furnish(account)
+            self.binaries: Binaries = prepare(chosen, account, self.folder / "binaries")
+            self._initdb()
+        except BaseException:
+            self.close()
+            raise
+
+    def _furnish(self, account: Account) -> None:
+        """Everything inside is made while the folder is still ours; its new owner gets it complete."""
+        password_file = self.folder / "password"
+        password_file.touch(0o600, exist_ok=False)
+        password_file.write_text(self.password + "\n")
+        self.data.mkdir(0o700)
+        self.sockets.mkdir(0o700)
+        if account.switch:
+            for path in (password_file, self.data, self.sockets, self.folder):
+                os.chown(path, account.uid, account.gid)
+
+    def _initdb(self) -> None:
+        password_file = self.folder / "password"
+        self.lifeline.spawn(
+            [
+                str(self.binaries.folder / "initdb"),
+                f"--pgdata={self.data}",
+                f"--username={SUPERUSER}",
+                f"--pwfile={password_file}",
+                "--auth=scram-sha-256",
+                "--encoding=UTF8",
+                "--locale=C",
+                "--no-sync",  # the machine may crash now: nobody has stored anything yet
+                "--no-instructions",
+            ]
+        )
+        code = self.lifeline.wait(START_SECONDS)
+        if code != 0:
+            what = f"did not end within {START_SECONDS:.0f} s" if code is None else f"ended with code {code}"
+            raise EmbeddedPostgresError(
+                f"initdb of Postgres {self.binaries.version} was expected to make a database, but {what}. "
+                f"It said:\n{self.log_tail(2000)}"
+            )
+        password_file.unlink()
+
+    def command(self, settings: Mapping[str, str | int]) -> list[str]:
+        everything = {
+            **settings,
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": self.sockets,
+        }
+        options = [word for name, value in everything.items() for word in ("-c", f"{name}={value}")]
+        return [str(self.binaries.folder / "postgres"), "-D", str(self.data), *options]
+
+    def is_ready(self, pid: int) -> bool:
+        """What pg_ctl looks at: the first and the eighth line that the postmaster keeps in its pid file."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) >= 8 and lines[0] == str(pid) and lines[7].strip() == "ready"
+
+    def log_tail(self, limit: int) -> str:
+        size = os.fstat(self._log).st_size
+        return os.pread(self._log, limit, max(0, size - limit)).decode(errors="replace")
+
+    def close(self) -> None:
+        self.lifeline.close()
+        os.close(self._log)
+
+
+def _parent_folder(account: Account) -> str:
+    """A temporary folder that the account can enter and whose path leaves room for that of a socket."""
+    tried = dict.fromkeys([tempfile.gettempdir(), "/tmp", "/var/tmp"])  # noqa: S108
+    for parent in tried:
+        socket_path = f"{parent}/holdfast-pg-12345678/sockets/.s.PGSQL.12345.lock"
+        if len(os.fsencode(socket_path)) > SOCKET_PATH_LIMIT or not os.access(parent, os.W_OK | os.X_OK):
+            continue
+        if not account.switch or account.can_enter(parent):
+            return parent
+    raise EmbeddedPostgresError(
+        f"The embedded Postgres needs a temporary folder with a short path that {account.name} can enter; "
+        f"tried {', '.join(tried)}. Set TMPDIR to such a folder."
+    )
+
+
+def _free_port() -> int:
+    """A free port below those the kernel hands out.
+
+    A client that keeps connecting to a port of the kernel's range while the server is down can be given that
+    very port as its own; then it talks to itself, and the server cannot come back.
+    """
+    for _ in range(200):
+        port = random.randint(15_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise EmbeddedPostgresError("No free TCP port was found on 127.0.0.1 between 15000 and 32000.")

@@ -1,0 +1,89 @@
+"""The server under test, and fresh databases on it.
+
+Which server: HOLDFAST_TEST_POSTGRES=old starts the binaries of HOLDFAST_TEST_OLD_POSTGRES; else
+HOLDFAST_DATABASE_URL names a running one, whose user must be allowed to create databases; else an embedded
+one is started.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from psycopg import sql
+
+from holdfast.embedded import EmbeddedPostgres
+
+SETTINGS: dict[str, str | int] = {"shared_buffers": "256MB", "max_connections": 200}
+
+
+@dataclass(slots=True)
+class Server:
+    """A running server; `embedded` is None when somebody else runs it."""
+
+    url: str
+    embedded: EmbeddedPostgres | None = None
+    _templates: dict[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def database(self, template: str | None = None) -> Iterator[str]:
+        """The address of a new database, empty or a copy of `template`; dropped at the end, used or not."""
+        name = self._create(template)
+        try:
+            yield self._address(name)
+        finally:
+            self._drop(name)
+
+    def template(self, purpose: str, prepare: Callable[[str], None]) -> str:
+        """The name of a database filled by `prepare`, which gets its address; made once, copied by many.
+
+        `prepare` must close its connections: Postgres does not copy a database in use.
+        """
+        if purpose not in self._templates:
+            name = self._create(None)
+            self._templates[purpose] = name
+            prepare(self._address(name))
+        return self._templates[purpose]
+
+    def drop_templates(self) -> None:
+        while self._templates:
+            self._drop(self._templates.popitem()[1])
+
+    def _create(self, template: str | None) -> str:
+        name = f"holdfast_test_{secrets.token_hex(6)}"
+        statement = sql.SQL("create database {} template {}")
+        self._execute(statement.format(sql.Identifier(name), sql.Identifier(template or "template0")))
+        return name
+
+    def _drop(self, name: str) -> None:
+        self._execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+
+    def _execute(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement)
+
+    def _address(self, database: str) -> str:
+        return urlunsplit(urlsplit(self.url)._replace(path=f"/{database}"))
+
+
+@contextmanager
+def running_server() -> Iterator[Server]:
+    """The server that the environment asks for, until the end of the block."""
+    existing = os.environ.get("HOLDFAST_DATABASE_URL")
+    if existing and not wants_old_postgres():
+        server = Server(existing)
+        try:
+            yield server
+        finally:
+            server.drop_templates()
+        return
+    bin_folder = os.environ["HOLDFAST_TEST_OLD_POSTGRES"] if wants_old_postgres() else None
+    with EmbeddedPostgres(settings=SETTINGS, bin_folder=bin_folder) as embedded:
+        yield Server(embedded.url, embedded)
+
+
+def wants_old_postgres() -> bool:
+    return os.environ.get("HOLDFAST_TEST_POSTGRES") == "old"

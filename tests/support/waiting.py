@@ -1,0 +1,12 @@
+"""Waiting for a fact, not for a time."""
+
+import time
+from collections.abc import Callable
+
+
+def wait_until(fact: Callable[[], bool], seconds: float = 60) -> None:
+    """Return as soon as `fact` holds; fail if it does not within `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < deadline, f"{fact} did not hold within {seconds} s"
+        time.sleep(0.01)

@@ -24,6 +24,7 @@ PLANNER = {
 }
 
 CONNECT_TIMEOUT = 10.0
+COMMAND_TIMEOUT = 60.0
 
 Connection = asyncpg.Connection
 
@@ -46,18 +47,23 @@ class Database:
 
     async def connect(self, purpose: str, planner: bool = False) -> Connection:
         """A new connection; `planner` pins the plans of a worker's statements."""
-        settings = {} if self.pooler else {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
+        settings = (
+            {} if self.pooler else {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
+        )
         try:
             return await asyncpg.connect(
                 self.url,
                 timeout=CONNECT_TIMEOUT,
+                command_timeout=COMMAND_TIMEOUT,
                 server_settings=settings,
                 statement_cache_size=0 if self.pooler else 100,
             )
         except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
             raise ConfigurationError(f"The server at {self.shown} refused to log us in: {error}") from None
         except asyncpg.InvalidCatalogNameError as error:
-            raise ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.") from None
+            raise ConfigurationError(
+                f"{error} (at {self.shown}). Create it with createdb, or correct the URL."
+            ) from None
 
     @property
     def shown(self) -> str:

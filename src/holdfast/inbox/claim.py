@@ -38,8 +38,8 @@ class Known:
 @dataclass(frozen=True, slots=True)
 class Batch:
     claims: list[Claim]
-    suspects: bool
-    """Rows wait whose last attempt took its process down; seen on rescans only."""
+    suspects: bool | None
+    """Do rows wait whose last attempt took its process down? Known after a rescan only."""
 
 
 class Claimer:
@@ -84,12 +84,18 @@ class Claimer:
             self.rescans += 1
             pause = min(max((time.monotonic() - began) * 20, RESCAN_MIN), RESCAN_MAX)
             self._rescan_at = 0.0 if again else time.monotonic() + pause
-        return Batch(claims, bool(rows[0][3]))
+        return Batch(claims, rows[0][3])
 
     async def claim_suspect(self) -> Claim | None:
         """Claim one row that is to run alone."""
         rows = await self._link.run(
-            "inbox", "claim_suspect", self._queues, self._known.kinds, self._known.spread, self._worker, self._lease
+            "inbox",
+            "claim_suspect",
+            self._queues,
+            self._known.kinds,
+            self._known.spread,
+            self._worker,
+            self._lease,
         )
         probe("claim.after")
         return Claim(*rows[0]) if rows else None

@@ -60,13 +60,16 @@ class Running:
             self.hand.cancel()
 
 
-
-
 class JobRunner:
     """Runs attempts of the registered tasks; also the desk that serves their contexts."""
 
     def __init__(
-        self, database: Database, worker: str, definitions: Mapping[str, Definition], concurrency: int, tally: Tally
+        self,
+        database: Database,
+        worker: str,
+        definitions: Mapping[str, Definition],
+        concurrency: int,
+        tally: Tally,
     ) -> None:
         self._database = database
         self._worker = worker
@@ -249,5 +252,3 @@ def _current_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None
     return task
-
-

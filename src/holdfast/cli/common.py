@@ -83,7 +83,7 @@ def safe(value: str, width: int = 80) -> str:
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
-class JobIdType(click.ParamType):
+class JobIdType(click.ParamType[UUID]):
     name = "job id"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> UUID:

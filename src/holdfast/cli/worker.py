@@ -15,7 +15,7 @@ from ..worker.settings import WorkerSettings
 from ..worker.supervisor import Supervisor
 
 
-class DurationType(click.ParamType):
+class DurationType(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:

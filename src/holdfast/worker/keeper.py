@@ -53,24 +53,34 @@ class Keeper:
     async def run(self) -> None:
         """Until cancelled."""
         house = asyncio.create_task(self._house.run(), name="holdfast housekeeping")
-        tick = min(1.0, self._settings.lease / 12)
+        beat = asyncio.create_task(self._beat(), name="holdfast beat")
         try:
             while True:
                 try:
                     await self.round()
                 except Exception:
                     log.exception("a round of the keeper failed; the next one follows")
-                await asyncio.sleep(tick)
+                await asyncio.sleep(self._tick)
         finally:
             house.cancel()
-            await asyncio.gather(house, return_exceptions=True)
+            beat.cancel()
+            await asyncio.gather(house, beat, return_exceptions=True)
             await self._link.close()
 
+    @property
+    def _tick(self) -> float:
+        return min(1.0, self._settings.lease / 12)
+
+    async def _beat(self) -> None:
+        """Apart from the rounds, which a link that went silent can hold up."""
+        while True:
+            for kept in self.workers:
+                kept.ledger.set_beat(marks.now())
+            await asyncio.sleep(self._tick)
+
     async def round(self) -> None:
-        """Beat, renew what is due, pass on cancellations."""
+        """Renew what is due, pass on cancellations, say that the workers are there."""
         now = marks.now()
-        for kept in self.workers:
-            kept.ledger.set_beat(now)
         busy = False
         for kept in self.workers:
             rows = list(kept.ledger.held())

@@ -10,7 +10,7 @@ from ..db.link import Contended, Link, Unreachable, backoff
 from ..inbox import ending
 from ..inbox.ending import Ending, Report
 from ..model.job import Claim
-from ..model.outcome import Lost, Outcome
+from ..model.outcome import Lost, Outcome, Released
 from .ledger import Ledger
 from .tally import Tally
 
@@ -52,7 +52,10 @@ class Completer:
 
     def add(self, claim: Claim, outcome: Outcome) -> None:
         """The attempt has ended this way."""
-        self._ledger.end(claim.slot)
+        if isinstance(outcome, Released):
+            self._ledger.put_back(claim.slot)
+        else:
+            self._ledger.end(claim.slot)
         if isinstance(outcome, Lost):
             self._lose(claim)
             return

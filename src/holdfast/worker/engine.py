@@ -28,6 +28,7 @@ from ..inbox.claim import Claimer, Known
 from ..model.job import Claim
 from ..model.outcome import Lost, Released
 from ..ownership import members
+from ..probes import probe
 from ..schema import migrate
 from . import ledger as marks
 from .completer import Completer
@@ -131,6 +132,7 @@ class Engine:
     async def stop(self, within: float | None = None) -> None:
         """Drain: hand back what did not start, let what runs finish, write every ending, leave the registry."""
         self.drain()
+        probe("drain.before")
         await self._say("draining")
         await self._end_claiming()
         self._release_ready()

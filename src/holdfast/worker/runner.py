@@ -196,6 +196,7 @@ class JobRunner:
     async def finish_once(self, claim: Claim, key: str) -> None:
         async with self._session() as runner:
             await once.finish(runner, key, claim.fence)
+        probe("once.after")  # the marker is committed
 
     def wait(self, work: Awaitable[Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(_await(work), self._loop).result()

@@ -44,7 +44,7 @@ class Kept:
 class Keeper:
     def __init__(self, database: Database, settings: WorkerSettings) -> None:
         self._settings = settings
-        self._link = Link(database, "keeper")
+        self._link = Link(database, "keeper", deadline=settings.deadline)
         self._house = Housekeeper(database, settings.housekeeping, settings.renew_every)
         self._beat_at = 0
         self.workers: list[Kept] = []

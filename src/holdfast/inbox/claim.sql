@@ -56,6 +56,8 @@ select holdfast.clock() as at,
        case when $10 then exists (
            select from holdfast.inbox s
            where s.status = 'pending' and s.crashes > 0 and s.available_at <= holdfast.clock() and s.queue = any ($1::text[])
+             and s.kind = any ($6::text[])
+             and not exists (select from holdfast.queues q where q.name = s.queue and q.paused_at is not null)
        ) end as suspects,
        c.lane, c.available_at, c.seq, c.id, c.lease_generation, c.fence, c.attempts, c.max_attempts, c.kind,
        c.payload_version, c.payload, c.queue, c.partition_key, c.headers, c.idempotency_key

@@ -14,6 +14,10 @@ from tests.apps.witness import saw
 hf = Holdfast()
 
 
+def is_open(gate: str) -> bool:
+    return Path(gate).exists()
+
+
 @hf.task
 async def effect(ctx: Context) -> None:
     saw(ctx, "effect")
@@ -45,7 +49,7 @@ async def quick() -> None:
 @hf.task
 async def hold(ctx: Context, gate: str) -> None:
     saw(ctx, "started")
-    while not Path(gate).exists():
+    while not is_open(gate):
         await asyncio.sleep(0.02)
     saw(ctx, "finished")
 
@@ -53,7 +57,7 @@ async def hold(ctx: Context, gate: str) -> None:
 @hf.task
 def hold_sync(ctx: Context, gate: str, fail: bool = False) -> None:
     saw(ctx, "started")
-    while not Path(gate).exists():
+    while not is_open(gate):
         time.sleep(0.02)
     saw(ctx, "finished")
     if fail:

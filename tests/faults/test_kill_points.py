@@ -12,7 +12,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-
 from tests.support.waiting import wait_until
 from tests.support.workers import Fleet
 
@@ -49,8 +48,9 @@ POINTS = [
 
 
 def enqueue(fleet: Fleet, point: Point) -> UUID:
-    arguments = {"times": 1} if point.kind == "failing" else {}
-    return fleet.inbox.enqueue(point.kind, **arguments)
+    if point.kind == "failing":
+        return fleet.inbox.enqueue("failing", times=1)
+    return fleet.inbox.enqueue(point.kind)
 
 
 def effects(fleet: Fleet, point: Point, job: UUID) -> int:

@@ -48,6 +48,8 @@ WATCH_EVERY = 0.05
 YIELD_EVERY = 0.001
 SOLO_WAIT = 10.0
 """Seconds that a worker waits for its other jobs to finish before it runs a suspect alone."""
+SOLO_ALONE = 10.0
+"""Seconds that a suspect has the worker for itself. A long job that outlived a crash must not hold up all others."""
 SOLO_TRIES = 3
 """After so many waits in vain the suspect runs with company: late is better than never."""
 UNWRITTEN = 2000
@@ -314,7 +316,11 @@ class Engine:
             self._suspects = False
             return False
         self._take([claim], at)
+        deadline = time.monotonic() + SOLO_ALONE
         while (claim in self._ready or self._running or not self._completer.idle) and not self._draining.is_set():
+            if time.monotonic() > deadline:
+                self._solo_at = deadline + SOLO_WAIT
+                break
             await asyncio.sleep(0.002)
         return True
 

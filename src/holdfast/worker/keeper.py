@@ -52,7 +52,7 @@ class Keeper:
 
     async def run(self) -> None:
         """Until cancelled."""
-        house = asyncio.create_task(self._house.run(), name="holdfast housekeeping")
+        house = asyncio.create_task(self._keep_house(), name="holdfast housekeeping")
         beat = asyncio.create_task(self._beat(), name="holdfast beat")
         try:
             while True:
@@ -77,6 +77,12 @@ class Keeper:
             for kept in self.workers:
                 kept.ledger.set_beat(marks.now())
             await asyncio.sleep(self._tick)
+
+    async def _keep_house(self) -> None:
+        """Not before a worker is ready: until then nobody has checked that this server and its schema are fit."""
+        while not any(kept.ledger.name for kept in self.workers):
+            await asyncio.sleep(self._tick)
+        await self._house.run()
 
     async def round(self) -> None:
         """Renew what is due, pass on cancellations, say that the workers are there."""

@@ -158,8 +158,10 @@ def cancel_me_sync(ctx: Context) -> None:
 
 @hf.task
 async def lost_async(ctx: Context) -> None:
-    """Says what it is told when its lease is lost."""
+    """Says what it is told when its lease is lost; whoever takes over has nothing left to do."""
     saw(ctx, "started")
+    if ctx.generation > 1:
+        return
     try:
         await asyncio.sleep(3600)
     except asyncio.CancelledError:

@@ -1,5 +1,6 @@
 """Waiting for a fact, not for a time."""
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -10,3 +11,11 @@ def wait_until(fact: Callable[[], bool], seconds: float = 60) -> None:
     while not fact():
         assert time.monotonic() < deadline, f"{fact} did not hold within {seconds} s"
         time.sleep(0.01)
+
+
+async def until(fact: Callable[[], bool], seconds: float = 60) -> None:
+    """As `wait_until`, asking in a thread so that the event loop goes on."""
+    deadline = time.monotonic() + seconds
+    while not await asyncio.to_thread(fact):
+        assert time.monotonic() < deadline, f"{fact} did not hold within {seconds} s"
+        await asyncio.sleep(0.01)

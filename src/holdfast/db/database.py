@@ -57,7 +57,9 @@ class Database:
         except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
             raise ConfigurationError(f"The server at {self.shown} refused to log us in: {error}") from None
         except asyncpg.InvalidCatalogNameError as error:
-            raise ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.") from None
+            raise ConfigurationError(
+                f"{error} (at {self.shown}). Create it with createdb, or correct the URL."
+            ) from None
 
     @property
     def shown(self) -> str:
@@ -73,7 +75,8 @@ def resolve_url(url: str | None = None) -> str | None:
     scheme, separator, rest = found.partition("://")
     if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
         raise ConfigurationError(
-            f"expected a database URL such as postgresql://user@host/name, got one that begins with {scheme.split(':')[0][:20]!r}"
+            "expected a database URL such as postgresql://user@host/name, "
+            f"got one that begins with {scheme.split(':')[0][:20]!r}"
         )
     return f"postgresql://{rest}"
 

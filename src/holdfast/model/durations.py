@@ -14,6 +14,10 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
+LONGEST = 36_500 * 86400.0
+"""A hundred years, in seconds: far more than anyone means, and well inside what dates and intervals can hold."""
+
+
 def seconds(value: Duration, field: str = "duration") -> float:
     """The duration in seconds; refuses what is negative, endless or not a duration."""
     match value:
@@ -22,13 +26,15 @@ def seconds(value: Duration, field: str = "duration") -> float:
         case bool():
             raise InvalidInput(field, f"expected a duration such as '90s', got {value!r}")
         case int() | float():
-            number = float(value)
+            number = float(value) if abs(value) <= 2**53 else math.inf
         case str():
             number = _parse(value, field)
         case _:
             raise InvalidInput(field, f"expected a duration such as '90s', got {value!r}")
     if not math.isfinite(number) or number < 0:
         raise InvalidInput(field, f"expected a duration of zero or more, got {value!r}")
+    if number > LONGEST:
+        raise InvalidInput(field, f"expected a duration of at most 36500d, got {value!r}")
     return number
 
 

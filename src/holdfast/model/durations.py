@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import timedelta
 
@@ -20,22 +19,23 @@ LONGEST = 36_500 * 86400.0
 
 def seconds(value: Duration, field: str = "duration") -> float:
     """The duration in seconds; refuses what is negative, endless or not a duration."""
+    number: int | float
     match value:
         case timedelta():
             number = value.total_seconds()
         case bool():
             raise InvalidInput(field, f"expected a duration such as '90s', got {value!r}")
         case int() | float():
-            number = float(value) if abs(value) <= 2**53 else math.inf
+            number = value
         case str():
             number = _parse(value, field)
         case _:
             raise InvalidInput(field, f"expected a duration such as '90s', got {value!r}")
-    if not math.isfinite(number) or number < 0:
+    if not number >= 0:  # so also for NaN
         raise InvalidInput(field, f"expected a duration of zero or more, got {value!r}")
     if number > LONGEST:
         raise InvalidInput(field, f"expected a duration of at most 36500d, got {value!r}")
-    return number
+    return float(number)
 
 
 def _parse(text: str, field: str) -> float:

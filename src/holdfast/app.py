@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
@@ -14,9 +14,9 @@ import asyncpg
 from .context import Context, TxContext
 from .db import callers
 from .db.database import Connection, Database, resolve_url
-from .db.link import Unreachable, backoff, translate
+from .db.link import Contended, Unreachable, backoff, translate
 from .db.portal import Portal
-from .errors import ConfigurationError, NotFound
+from .errors import ConfigurationError, InvalidInput, NotFound, SchemaError
 from .inbox import enqueue
 from .inbox.enqueue import Order
 from .model.durations import Duration
@@ -33,7 +33,7 @@ T = TypeVar("T")
 COPY_FROM = 5000
 """Rows from which `enqueue_many` uses COPY by itself."""
 UNKNOWN_TRIES = 8
-"""How often an enqueue of our own whose outcome is unknown is repeated, under the same id, before it gives up."""
+"""How often an enqueue of our own is tried, always under the same id, before an unknown outcome is the caller's."""
 
 
 class TaskDecorator(Protocol):
@@ -117,7 +117,9 @@ class Holdfast:
                 version=version,
             )  # fmt: skip
             if definition.kind in self.tasks:
-                raise ConfigurationError(f"There is already a task {definition.kind!r}; pass name='…' to tell them apart")
+                raise ConfigurationError(
+                    f"There is already a task {definition.kind!r}; pass name='…' to tell them apart"
+                )
             task: Task[Any, Any] = Task(self, definition)
             self.tasks[definition.kind] = task
             return task
@@ -131,7 +133,8 @@ class Holdfast:
             definition = task.definition
             if not 1 <= from_version < definition.version:
                 raise ConfigurationError(
-                    f"{definition.kind} is at version {definition.version}; expected from_version below that, got {from_version}"
+                    f"from_version: {definition.kind} is at version {definition.version}; expected 1 to "
+                    f"{definition.version - 1}, got {from_version}; raise the task's version first"
                 )
             if from_version in definition.upcasts:
                 raise ConfigurationError(f"{definition.kind} already has an upcast from version {from_version}")
@@ -146,38 +149,38 @@ class Holdfast:
         return callers.caller(connection)
 
     async def enqueue_own(self, maker: Maker, arguments: dict[str, Any]) -> Job:
-        """Enqueue one job. When the answer is lost, it is asked again under the same id, which cannot add a second."""
+        """Enqueue one job; when the answer is lost, ask again under the same id, which cannot add a second."""
         order, terms = maker.order(arguments), maker.terms
-        operation = enqueue.one(self.database, order, terms)
-        for failures in range(UNKNOWN_TRIES):
-            try:
-                return await self._run(operation)
-            except Unreachable:
-                await asyncio.sleep(backoff(failures))
-                operation = enqueue.again(self.database, order, terms)
-        return await self._run(operation)
+
+        async def enqueue_one(connection: Any, repeated: bool) -> Job:
+            operation = (enqueue.again if repeated else enqueue.one)(self.database, order, terms)
+            return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
+
+        return await self._insist(enqueue_one)
 
     async def enqueue_many_own(self, maker: Maker, orders: Sequence[Order], copy: bool | None) -> list[Job]:
+        """Enqueue all or none, as patiently as `enqueue_own`."""
         keyed = any(order.idempotency_key is not None for order in orders)
-        if copy is None:
-            copy = len(orders) >= COPY_FROM and not keyed
         if copy and keyed:
-            raise ConfigurationError("copy: COPY cannot look up idempotency keys; leave copy out")
-        pool = await self._pool()
-        try:
-            async with pool.acquire() as connection, connection.transaction():
-                if copy:
+            raise InvalidInput("copy", "COPY cannot look up idempotency keys; leave copy out")
+        copying = len(orders) >= COPY_FROM and not keyed if copy is None else copy
+
+        async def enqueue_all(connection: Any, repeated: bool) -> list[Job]:
+            if repeated:
+                operation = enqueue.all_again(self.database, orders, maker.terms)
+                return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
+            async with connection.transaction():
+                if copying:
                     return await self._copy(connection, maker, orders)
                 made: enqueue.Made = {}
-                for operation in enqueue.many(self.database, orders, maker.terms):
-                    made |= operation.decode(await connection.fetch(operation.sql, *operation.parameters))
-        except Exception as error:
-            raise translate(error) from error
-        return [made[order.id] for order in orders]
+                for part in enqueue.many(self.database, orders, maker.terms):
+                    made |= part.decode(await connection.fetch(part.sql, *part.parameters))
+            return [made[order.id] for order in orders]
+
+        return await self._insist(enqueue_all) if orders else []
 
     async def _copy(self, connection: Any, maker: Maker, orders: Sequence[Order]) -> list[Job]:
-        # The xid is drawn first, then the time is read: the claim floor relies on that order.
-        now = await connection.fetchval("select clock_timestamp() from (select pg_current_xact_id() offset 0) as xid")
+        now = await connection.fetchval(self.database.sql("inbox", "enqueue_copy"))
         await connection.copy_records_to_table(
             "inbox",
             schema_name=self.database.schema,
@@ -186,10 +189,30 @@ class Holdfast:
         )
         return [Job(order.id) for order in orders]
 
-    async def _run(self, operation: callers.Operation[T]) -> T:
-        pool = await self._pool()
+    async def _insist(self, ask: Callable[[Any, bool], Awaitable[T]]) -> T:
+        """Ask until there is an answer; `ask` is told whether it asked before."""
+        failures = 0
+        while True:
+            try:
+                pool = await self._pool()
+                with self._translated():
+                    async with pool.acquire() as connection:
+                        return await ask(connection, failures > 0)
+            except (Unreachable, Contended):
+                failures += 1
+                if failures == UNKNOWN_TRIES:
+                    raise
+                await asyncio.sleep(backoff(failures))
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
         try:
-            return operation.decode(await pool.fetch(operation.sql, *operation.parameters))
+            yield
+        except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError) as error:
+            raise SchemaError(
+                f"The schema {self.database.schema!r} at {self.database.shown} is missing or older than this release "
+                f"({error}). Run: holdfast migrate"
+            ) from error
         except Exception as error:
             translated = translate(error)
             if translated is error:
@@ -262,13 +285,8 @@ class Holdfast:
     async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run the statement of `room/name.sql` on a connection of our own."""
         pool = await self._pool()
-        try:
+        with self._translated():
             return list(await pool.fetch(self.database.sql(room, name), *arguments))
-        except Exception as error:
-            translated = translate(error)
-            if translated is error:
-                raise
-            raise translated from error
 
     async def close(self) -> None:
         """Close the connections of this event loop, and those of the synchronous calls."""
@@ -281,6 +299,10 @@ class Holdfast:
             if other is not None:
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(other.close(), loop))
             self._portal.stop()
+
+    def close_sync(self) -> None:
+        """As `close`, for code that does not await."""
+        asyncio.run(self.close())
 
 
 async def _keep(connection: Connection) -> None:

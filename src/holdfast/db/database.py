@@ -79,7 +79,8 @@ def resolve_url(url: str | None = None) -> str | None:
     scheme, separator, rest = found.partition("://")
     if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
         raise ConfigurationError(
-            f"expected a database URL such as postgresql://user@host/name, got one that begins with {scheme.split(':')[0][:20]!r}"
+            "expected a database URL such as postgresql://user@host/name, "
+            f"got one that begins with {scheme.split(':')[0][:20]!r}"
         )
     return f"postgresql://{rest}"
 

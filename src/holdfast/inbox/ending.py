@@ -70,7 +70,7 @@ def _fences(endings: Sequence[Ending]) -> tuple[list[UUID], list[int]]:
 async def _complete(runner: Runner, worker: str, endings: Sequence[Ending], repeated: bool, report: Report) -> None:
     ids, generations = _fences(endings)
     results = [outcome.result if isinstance(outcome, Completed) else None for _, outcome in endings]
-    reasons = [outcome.reason if isinstance(outcome, Abandoned) else None for _, outcome in endings]
+    reasons = [outcome.last_error() if isinstance(outcome, Abandoned) else None for _, outcome in endings]
     probe("complete.before")
     rows = await runner.run("inbox", "complete", ids, generations, results, reasons, worker)
     probe("complete.after")

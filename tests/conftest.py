@@ -1,9 +1,12 @@
 """Fixtures for all tests: one server for the session, a fresh database for each test that asks for one."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from holdfast.db.database import Database
+from holdfast.schema.migrate import migrate
 from tests.support.databases import Server, running_server
 from tests.support.no_skips import pytest_make_collect_report, pytest_runtest_makereport
 
@@ -22,3 +25,14 @@ def database_url(postgres: Server) -> Iterator[str]:
     """The address of an empty database of this test's own."""
     with postgres.database() as url:
         yield url
+
+
+@pytest.fixture
+def migrated_url(postgres: Server) -> Iterator[str]:
+    """The address of a migrated database of this test's own."""
+    with postgres.database(postgres.template("migrated", _prepare_migrated)) as url:
+        yield url
+
+
+def _prepare_migrated(url: str) -> None:
+    asyncio.run(migrate(Database(url)))

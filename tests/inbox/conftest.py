@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
-
 from tests.support.inbox import Session, session
 
 

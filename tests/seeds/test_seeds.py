@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from holdfast.db.database import Connection, Database
+from holdfast.db.database import Connection
 
 HERE = Path(__file__).parent
 STATEMENTS = sorted(path.stem for path in HERE.glob("*.sql"))

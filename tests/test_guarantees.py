@@ -55,7 +55,8 @@ async def test_an_expired_lease_is_returned_to_pending_and_can_be_claimed_by_a_n
     assert await one.claim("w2") == []
     await one.connection.execute("update holdfast.inbox set lease_expires_at = now() - interval '1 second'")
     await one.connection.execute(
-        "update holdfast.inbox set status = 'pending', claimed_by = null, lease_expires_at = null, available_at = now() "
+        "update holdfast.inbox "
+        "set status = 'pending', claimed_by = null, lease_expires_at = null, available_at = now() "
         "where status = 'processing' and lease_expires_at < now() and attempts < max_attempts"
     )
     (claim,) = await one.claim("w2")

@@ -72,7 +72,7 @@ async def _complete(
 ) -> None:
     ids, generations = _fences(endings)
     results = [outcome.result if isinstance(outcome, Completed) else None for _, outcome in endings]
-    reasons = [outcome.reason if isinstance(outcome, Abandoned) else None for _, outcome in endings]
+    reasons = [outcome.last_error() if isinstance(outcome, Abandoned) else None for _, outcome in endings]
     probe("complete.before")
     rows = await runner.run("inbox", "complete", ids, generations, results, reasons, worker)
     probe("complete.after")

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
 import asyncpg
@@ -19,12 +19,15 @@ from .db.portal import Portal
 from .errors import ConfigurationError, InvalidInput, NotFound, SchemaError
 from .inbox import enqueue
 from .inbox.enqueue import Order
-from .model.durations import Duration
+from .model.durations import Duration, seconds
 from .model.job import Job
 from .model.limits import DEFAULT_LIMITS, Limits, check_name
 from .schema import migrate
 from .tasks import Maker, Task, Upcast, define
 from .worker.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from .worker.embedded import EmbeddedWorker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -243,15 +246,39 @@ class Holdfast:
     # Working
 
     @asynccontextmanager
-    async def worker(self, **settings: Any) -> AsyncIterator[Any]:
+    async def worker(
+        self,
+        *,
+        queues: Sequence[str] = (),
+        concurrency: int = 20,
+        lease: Duration = "90s",
+        drain: Duration = "25s",
+        grace: Duration = "10s",
+        housekeeping: Duration = "10s",
+        poll: Duration = "1s",
+    ) -> AsyncIterator[EmbeddedWorker]:
         """Run a worker inside this process: `async with hf.worker(concurrency=10):`.
+
+        It serves the queues of the registered tasks, or those named. Leaving the block drains it: running jobs may take
+        `drain` to finish, the rest goes back. `poll` is the longest pause between looks when there is nothing to do.
 
         Leases are renewed from a thread, which is weaker than the supervisor of `holdfast worker`: a handler that
         holds the GIL for longer than the lease loses it.
         """
         from .worker.embedded import EmbeddedWorker
 
-        worker = EmbeddedWorker(self, WorkerSettings(**settings))
+        longest = seconds(poll, "poll")
+        settings = WorkerSettings(
+            queues=tuple(check_name("queue", queue) for queue in queues),
+            concurrency=concurrency,
+            lease=seconds(lease, "lease"),
+            drain=seconds(drain, "drain"),
+            grace=seconds(grace, "grace"),
+            housekeeping=seconds(housekeeping, "housekeeping"),
+            poll_min=min(0.005, longest),
+            poll_max=longest,
+        )
+        worker = EmbeddedWorker(self, settings)
         await worker.start()
         try:
             yield worker

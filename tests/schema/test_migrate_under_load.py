@@ -48,7 +48,7 @@ async def test_a_migration_under_load_loses_nothing(migrated_url: str, next_rele
     # The worker is of the previous release: it started before the migration and goes on after it.
     monitor = await asyncpg.connect(migrated_url)
     await monitor.execute("insert into holdfast.migrations (version, name) values ($1, 'note')", NEXT)
-    async with hf.worker(poll_max=0.02) as worker:
+    async with hf.worker(poll=0.02) as worker:
         await monitor.execute("delete from holdfast.migrations where version = $1", NEXT)
         producer = asyncio.create_task(produce())
         await _until(lambda: len(done) >= 50)

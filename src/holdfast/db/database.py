@@ -47,9 +47,7 @@ class Database:
 
     async def connect(self, purpose: str, planner: bool = False) -> Connection:
         """A new connection; `planner` pins the plans of a worker's statements."""
-        settings = (
-            {} if self.pooler else {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
-        )
+        settings = {} if self.pooler else {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
         try:
             return await asyncpg.connect(
                 self.url,

@@ -148,6 +148,7 @@ class Claimer:
             if more:
                 return
 
+
 class _Patrol:
     """Whose turn it is to be walked from its very start: every lane once per PATROL_EVERY."""
 

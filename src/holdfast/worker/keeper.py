@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..db.database import Database
-from ..db.link import Contended, Link, Unreachable
+from ..db.link import DEADLINE, Contended, Link, Unreachable
 from ..housekeeping.loop import Housekeeper
 from ..inbox import renew
 from ..ownership import members
@@ -114,7 +114,11 @@ class Keeper:
         sent = marks.now()
         try:
             result = await renew.renew(
-                self._link, kept.ledger.name, [(row.id, row.generation) for row in rows], self._settings.lease
+                self._link,
+                kept.ledger.name,
+                [(row.id, row.generation) for row in rows],
+                self._settings.lease,
+                min(DEADLINE, self._settings.renew_every),
             )
         except (Unreachable, Contended) as error:
             log.warning("%s leases could not be renewed: %s; trying again", len(rows), error)

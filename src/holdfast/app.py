@@ -146,6 +146,7 @@ class Holdfast:
     # Enqueueing on a connection of our own
 
     def caller(self, connection: Any) -> callers.Caller:
+        """The way to run operations on someone's open connection."""
         return callers.caller(connection)
 
     async def enqueue_own(self, maker: Maker, arguments: dict[str, Any]) -> Job:
@@ -238,6 +239,7 @@ class Holdfast:
         return await pool
 
     def portal_run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on our own event loop, in a thread, and wait."""
         return self._portal.run(work)
 
     # Working
@@ -280,6 +282,7 @@ class Holdfast:
         await self.query("inbox", "pause", check_name("queue", queue))
 
     async def resume(self, queue: str) -> None:
+        """Claim from this queue again."""
         await self.query("inbox", "resume", check_name("queue", queue))
 
     async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:

@@ -24,6 +24,7 @@ PLANNER = {
 }
 
 CONNECT_TIMEOUT = 10.0
+COMMAND_TIMEOUT = 60.0
 
 Connection = asyncpg.Connection
 
@@ -46,11 +47,14 @@ class Database:
 
     async def connect(self, purpose: str, planner: bool = False) -> Connection:
         """A new connection; `planner` pins the plans of a worker's statements."""
-        settings = {} if self.pooler else {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
+        settings = (
+            {} if self.pooler else {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
+        )
         try:
             return await asyncpg.connect(
                 self.url,
                 timeout=CONNECT_TIMEOUT,
+                command_timeout=COMMAND_TIMEOUT,
                 server_settings=settings,
                 statement_cache_size=0 if self.pooler else 100,
             )

@@ -16,7 +16,6 @@ from ..context import Context, TxContext
 from ..db.database import PLANNER, Connection, Database
 from ..errors import Cancelled, InvalidPayload, LeaseLost, Timeout
 from ..inbox import ending, once
-from ..inbox.ending import Report
 from ..model import payload
 from ..model.job import Claim
 from ..model.outcome import Abandoned, Failed, Lost, Outcome, Released, Snoozed, failure, outcome_of
@@ -60,13 +59,16 @@ class Running:
             self.hand.cancel()
 
 
-
-
 class JobRunner:
     """Runs attempts of the registered tasks; also the desk that serves their contexts."""
 
     def __init__(
-        self, database: Database, worker: str, definitions: Mapping[str, Definition], concurrency: int, tally: Tally
+        self,
+        database: Database,
+        worker: str,
+        definitions: Mapping[str, Definition],
+        concurrency: int,
+        tally: Tally,
     ) -> None:
         self._database = database
         self._worker = worker
@@ -249,5 +251,3 @@ def _current_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None
     return task
-
-

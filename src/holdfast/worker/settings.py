@@ -36,7 +36,9 @@ class WorkerSettings:
         for name in ("lease", "housekeeping", "heartbeat", "poll_min", "poll_max"):
             _positive(name, getattr(self, name))
         if self.concurrency > 1000:
-            raise ConfigurationError(f"concurrency: expected at most 1000 per process, got {self.concurrency}; use processes")
+            raise ConfigurationError(
+                f"concurrency: expected at most 1000 per process, got {self.concurrency}; use processes"
+            )
         if self.lease < 0.3:
             raise ConfigurationError(f"lease: expected at least 0.3 s, got {self.lease}")
 

@@ -74,11 +74,11 @@ async def awaited(
     connection: AsyncConnection,
 ) -> None:
     reveal_type(await told.on(pg, key="a").enqueue(order_id=1))  #> holdfast.model.job.Job
-    waiting_1 = reveal_type(told.on(apg).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.model.job.Job]
-    waiting_2 = reveal_type(told.on(session).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.model.job.Job]
-    waiting_3 = reveal_type(told.on(connection).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.model.job.Job]
+    w1 = reveal_type(told.on(apg).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.model.job.Job]
+    w2 = reveal_type(told.on(session).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.model.job.Job]
+    w3 = reveal_type(told.on(connection).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.model.job.Job]
     async with pool.acquire() as proxy:
-        waiting_4 = reveal_type(told.on(proxy).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.model.job.Job]
+        w4 = reveal_type(told.on(proxy).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.model.job.Job]
     told.on(pg).enqueue(order_id=1)  #> Are you missing an await?
     await told.on(pg).enqueue(order_id="1")  #> incompatible type "str"; expected "int"
     reveal_type(await told.on(pg).enqueue_many([{"order_id": 1}]))  #> list[holdfast.model.job.Job]

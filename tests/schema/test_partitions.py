@@ -1,10 +1,12 @@
 """The archive's partitions: made ahead, dropped by age, and never waited for."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
 import pytest
+from tests.support.waiting import until_blocked
 
 PARTITIONS = """
     select c.relname, pg_get_expr(c.relpartbound, c.oid) as bounds
@@ -60,6 +62,21 @@ async def test_days_are_made_ahead_once(connection: Any) -> None:
     assert await connection.fetchval("select holdfast.make_partitions(3)") == 0
     assert await names(connection) == ["19960227", "19960228", "19960229", "19960301", "default"]
     assert await connection.fetchval("select holdfast.make_partitions(4)") == 1
+
+
+async def test_two_that_make_the_same_days_do_not_fail(connection: Any, migrated_url: str) -> None:
+    other, observer = await asyncpg.connect(migrated_url), await asyncpg.connect(migrated_url)
+    try:
+        making = connection.transaction()
+        await making.start()
+        assert await connection.fetchval("select holdfast.make_partitions(3)") == 4
+        second = asyncio.create_task(other.fetchval("select holdfast.make_partitions(3)"))
+        await until_blocked(observer)
+        await making.commit()
+        assert await second == 0
+    finally:
+        await other.close()
+        await observer.close()
 
 
 async def test_rows_go_to_their_day_in_utc(connection: Any) -> None:

@@ -13,7 +13,7 @@ import asyncpg
 
 from .context import Context, TxContext
 from .db import callers
-from .db.database import Connection, Database, resolve_url
+from .db.database import REFUSALS, Connection, Database, resolve_url
 from .db.link import Contended, Unreachable, backoff, translate
 from .db.portal import Portal
 from .errors import ConfigurationError, InvalidInput, NotFound, SchemaError
@@ -21,7 +21,7 @@ from .inbox import enqueue
 from .inbox.enqueue import Order
 from .model.durations import Duration, seconds
 from .model.job import Job
-from .model.limits import DEFAULT_LIMITS, Limits, check_name
+from .model.limits import DEFAULT_LIMITS, Limits, check_name, check_schema
 from .schema import migrate
 from .tasks import Maker, Task, Upcast, define
 from .worker.settings import WorkerSettings
@@ -61,7 +61,7 @@ class Holdfast:
         self, url: str | None = None, *, schema: str = "holdfast", pooler: bool = False, limits: Limits = DEFAULT_LIMITS
     ) -> None:
         self._url = url
-        self._schema = schema
+        self._schema = check_schema(schema)
         self._pooler = pooler
         self._database: Database | None = None
         self.limits = limits
@@ -149,6 +149,7 @@ class Holdfast:
     # Enqueueing on a connection of our own
 
     def caller(self, connection: Any) -> callers.Caller:
+        """The way to run operations on someone's open connection."""
         return callers.caller(connection)
 
     async def enqueue_own(self, maker: Maker, arguments: dict[str, Any]) -> Job:
@@ -216,6 +217,8 @@ class Holdfast:
                 f"The schema {self.database.schema!r} at {self.database.shown} is missing or older than this release "
                 f"({error}). Run: holdfast migrate"
             ) from error
+        except REFUSALS as error:
+            raise self.database.refusal(error) from None
         except Exception as error:
             translated = translate(error)
             if translated is error:
@@ -241,6 +244,7 @@ class Holdfast:
         return await pool
 
     def portal_run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on our own event loop, in a thread, and wait."""
         return self._portal.run(work)
 
     # Working
@@ -307,6 +311,7 @@ class Holdfast:
         await self.query("inbox", "pause", check_name("queue", queue))
 
     async def resume(self, queue: str) -> None:
+        """Claim from this queue again."""
         await self.query("inbox", "resume", check_name("queue", queue))
 
     async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:

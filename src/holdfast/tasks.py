@@ -121,13 +121,19 @@ def define(
         queue=check_name("queue", queue),
         max_attempts=check_int("max_attempts", max_attempts, 1, 2**31 - 1),
         priority=check_int("priority", priority, PRIORITIES[0], PRIORITIES[-1]),
-        timeout=seconds(timeout, "timeout"),
+        timeout=_positive("timeout", timeout),
         version=check_int("version", version, 1, 2**31 - 1),
         wants_context=context is not None,
         wants_tx=wants_tx,
         is_async=is_async,
         arguments=_arguments_type(kind, parameters[1:] if context else parameters, hints),
     )
+
+
+def _positive(field: str, duration: Duration) -> float:
+    if (number := seconds(duration, field)) == 0:
+        raise InvalidInput(field, f"expected a duration above zero, got {duration!r}")
+    return number
 
 
 def _context_of(parameter: inspect.Parameter, hints: dict[str, Any]) -> type[Context] | None:
@@ -336,6 +342,11 @@ class Maker:
         return [self._numbered(position, *pair) for position, pair in enumerate(zip(rows, keys, strict=True))]
 
     def _numbered(self, position: int, arguments: Mapping[str, Any], idempotency_key: str | None) -> Order:
+        if not isinstance(arguments, Mapping):
+            raise InvalidPayload(
+                f"[{position}]",
+                f"expected arguments by name, such as {{'order_id': 1}}, got a {type(arguments).__name__}",
+            )
         try:
             order = self.order(bind(self.definition, (), dict(arguments)))
             if idempotency_key is None:

@@ -9,7 +9,7 @@ import pytest
 from tests.enqueue.conftest import Inbox
 from tests.enqueue.doors import installation
 
-from holdfast import Holdfast, InvalidPayload, SchemaError, Task
+from holdfast import ConfigurationError, Holdfast, InvalidPayload, SchemaError, Task
 
 SendReceipt = Task[..., None]
 WRONG_BUCKETS = "select count(*) from holdfast.inbox where partition_bucket <> holdfast.bucket(partition_key)"
@@ -54,6 +54,19 @@ async def test_a_bad_row_among_many_is_named_by_its_place(send_receipt: SendRece
         await send_receipt.enqueue_many(rows)
     assert refused.value.field == "[7].colour"
     assert await inbox.count() == 0
+
+
+async def test_rows_are_arguments_by_name(send_receipt: SendReceipt) -> None:
+    rows: Any = [{"order_id": 1}, 2]
+    with pytest.raises(InvalidPayload, match=r"\[1\]: expected arguments by name, .* got a int"):
+        await send_receipt.enqueue_many(rows)
+
+
+async def test_a_database_that_is_not_there_is_not_asked_again(database_url: str) -> None:
+    async with installation(f"{database_url}_gone") as hf:
+        noop = hf.task(name="noop")(lambda: None)
+        with pytest.raises(ConfigurationError, match=r"does not exist .*createdb, or correct the URL"):
+            await noop.enqueue()
 
 
 async def test_without_a_schema_the_error_says_what_to_run(database_url: str) -> None:

@@ -6,11 +6,16 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
+import psycopg
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.enqueue.conftest import Inbox
+from tests.pure.test_payload import anything, json_values
 
 from holdfast import Holdfast, IdempotencyConflict, Task
 from holdfast.model.ids import new_id
+from holdfast.model.payload import encode
 
 
 async def test_the_defaults(inbox: Inbox) -> None:
@@ -221,3 +226,28 @@ async def test_the_xid_is_drawn_before_the_clock_is_read(hf: Holdfast, inbox: In
         plan: list[Any] = await inbox.connection.fetch(f"explain execute the_plan ({nothing})")
         await inbox.connection.execute("deallocate the_plan")
         assert "One-Time Filter: (pg_current_xact_id() IS NOT NULL)" in "\n".join(line[0] for line in plan)
+
+
+# JSON through the database
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@given(values=st.lists(json_values, min_size=10, max_size=30))
+def test_strict_json_comes_back_from_the_database_as_it_went(migrated_url: str, values: list[Any]) -> None:
+    """Postgres writes numbers its own way: where no type says float, 1e22 comes back as a whole number."""
+    definition = anything.definition
+    sent = [encode("anything", {"value": value}) for value in values]
+    with psycopg.connect(migrated_url) as connection:
+        rows = connection.execute("select p::jsonb::text from unnest(%s::text[]) p", [sent]).fetchall()
+    assert all(same(value, definition.decode(row[0], 1)["value"]) for value, row in zip(values, rows, strict=True))
+
+
+def same(sent: Any, found: Any) -> bool:
+    match sent:
+        case float():
+            return float(found) == sent
+        case list():
+            return len(sent) == len(found) and all(map(same, sent, found))
+        case dict():
+            return sent.keys() == found.keys() and all(same(sent[key], found[key]) for key in sent)
+    return type(sent) is type(found) and bool(sent == found)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import ConfigurationError, Context, Holdfast, InvalidPayload, TxContext
+from holdfast import ConfigurationError, Context, Holdfast, InvalidInput, InvalidPayload, TxContext
 from holdfast.model.job import Claim
 
 
@@ -75,6 +75,16 @@ def test_what_cannot_work_is_refused_at_once(hf: Holdfast, function: Any, words:
         hf.task(function)
 
 
+def test_a_task_has_time_to_run(hf: Holdfast) -> None:
+    with pytest.raises(InvalidInput, match="timeout: expected a duration above zero, got '0s'"):
+        hf.task(name="a", timeout="0s")(lambda: None)
+
+
+def test_a_schema_is_checked_at_once() -> None:
+    with pytest.raises(ConfigurationError, match="schema: expected"):
+        Holdfast(schema="drop table")
+
+
 def test_names_are_told_apart(hf: Holdfast) -> None:
     hf.task(name="a")(lambda: None)
     with pytest.raises(ConfigurationError, match="already a task 'a'; pass name"):
@@ -126,3 +136,5 @@ def test_a_context_tells_its_job() -> None:
     assert context.headers == {"a": "b"}
     assert not context.stopping
     context.check()
+    with pytest.raises(InvalidInput, match="key: expected 1 to 512 bytes"):
+        context.once("x" * 513)

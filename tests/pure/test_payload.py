@@ -82,9 +82,10 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "infinity": ([1.0, math.inf], "value[1]", "inf"),
     "decimal NaN": (Decimal("NaN"), "value", "NaN"),
     "NUL": ({"text": "a\0b"}, "value.text", "NUL"),
-    "NUL in a name": ({"a\0": 1}, "value.a\0", "NUL"),
+    "NUL in a name": ({"a\0": 1}, "value.a\\x00", "NUL"),
     "bytes": ([{"raw": b"x"}], "value[0].raw", "base64"),
     "bytearray": (bytearray(b"x"), "value", "base64"),
+    "lone surrogate in a name": ({"\ud800": 1}, "value.\\ud800", "surrogate"),
     "lone surrogate": ("\ud800", "value", "surrogate"),
     "set": ({1, 2}, "value", "sorted list"),
     "frozenset": (frozenset({1}), "value", "sorted list"),
@@ -212,6 +213,8 @@ def test_whatever_comes_is_stored_or_refused_and_never_anything_else(value: Any)
         text = stored(anything, value)
     except InvalidInput as refused:
         assert refused.field
+        assert "\0" not in str(refused)
+        str(refused).encode()  # it can be logged and stored
     else:
         assert "\0" not in text
         text.encode()

@@ -16,7 +16,11 @@ def wait_until(fact: Callable[[], bool], seconds: float = 60) -> None:
 
 
 async def until_blocked(observer: "asyncpg.Connection[asyncpg.Record]", sessions: int = 1) -> None:
-    """Return once so many sessions of this database wait for a lock."""
+    """Return once so many sessions of this database wait for a lock.
+
+    The observer must not be inside a transaction: there, statistics stand still.
+    """
+    assert not observer.is_in_transaction()
     async with asyncio.timeout(60):
         while True:
             waiting = await observer.fetchval(
@@ -24,3 +28,4 @@ async def until_blocked(observer: "asyncpg.Connection[asyncpg.Record]", sessions
             )
             if waiting >= sessions:
                 return
+            await asyncio.sleep(0.005)

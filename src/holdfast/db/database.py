@@ -28,6 +28,13 @@ COMMAND_TIMEOUT = 60.0
 
 Connection = asyncpg.Connection
 
+REFUSALS = (
+    asyncpg.InvalidPasswordError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+)
+"""Answers to a login that asking again does not change."""
+
 
 @dataclass(frozen=True, slots=True)
 class Database:
@@ -56,12 +63,14 @@ class Database:
                 server_settings=settings,
                 statement_cache_size=0 if self.pooler else 100,
             )
-        except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
-            raise ConfigurationError(f"The server at {self.shown} refused to log us in: {error}") from None
-        except asyncpg.InvalidCatalogNameError as error:
-            raise ConfigurationError(
-                f"{error} (at {self.shown}). Create it with createdb, or correct the URL."
-            ) from None
+        except REFUSALS as error:
+            raise self.refusal(error) from None
+
+    def refusal(self, error: Exception) -> ConfigurationError:
+        """What to tell of one of `REFUSALS`."""
+        if isinstance(error, asyncpg.InvalidCatalogNameError):
+            return ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.")
+        return ConfigurationError(f"The server at {self.shown} refused to log us in: {error}")
 
     @property
     def shown(self) -> str:

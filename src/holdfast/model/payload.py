@@ -70,7 +70,7 @@ def _unfolded(value: Any, path: str) -> Any:
 def _object(items: Iterable[tuple[Any, Any]], path: str, depth: int, limits: Limits) -> dict[str, Any]:
     plain = {}
     for key, item in items:
-        inner = f"{path}.{key}" if path else str(key)
+        inner = f"{path}.{_shown(key)}" if path else _shown(key)
         name = key if isinstance(key, str) else _scalar(key, inner)
         if not isinstance(name, str):
             raise InvalidPayload(inner, f"has a key that is not text but {type(key).__name__}")
@@ -116,6 +116,12 @@ def _text(value: str, path: str) -> str:
         return check_text(path, value)
     except InvalidInput as refused:
         raise InvalidPayload(path, refused.problem) from None
+
+
+def _shown(key: object) -> str:
+    """A name that can be printed and stored wherever the message goes."""
+    text = str(key)
+    return (text if text.isprintable() else ascii(text)[1:-1])[:80]
 
 
 def _top(path: str) -> str:

@@ -19,8 +19,8 @@ class Claim:
     """One claimed row: the work, and the fence under which everything about it is written."""
 
     __slots__ = (
-        "attempt", "cancelled", "fence", "generation", "headers", "id", "idempotency_key", "key", "kind", "max_attempts",
-        "payload", "queue", "slot", "version",
+        "attempt", "cancelled", "fence", "generation", "headers", "id", "idempotency_key", "key", "kind",
+        "max_attempts", "payload", "queue", "slot", "version",
     )  # fmt: skip
 
     def __init__(

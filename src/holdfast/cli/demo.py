@@ -12,7 +12,9 @@ from ..embedded import EmbeddedPostgresError
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(3, 3600), default=30.0, show_default=True, help="How long orders come in.")
+@click.option(
+    "--seconds", type=click.FloatRange(3, 3600), default=30.0, show_default=True, help="How long orders come in."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one object of numbers and nothing else.")
 def command(seconds: float, as_json: bool) -> None:
     """Watch it work: orders come in, workers are killed in the middle of jobs, and nothing is lost or doubled.

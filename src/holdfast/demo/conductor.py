@@ -18,7 +18,6 @@ import asyncpg
 from holdfast.db.database import Connection
 
 from . import crew
-from .crew import Crewman
 from .journal import Journal, Tail
 from .scene import Scene, Screen, WorkerSeen
 from .stage import Stage
@@ -29,8 +28,11 @@ KILL_EVERY = 4.0
 """Seconds between kills; less when the demo is short."""
 READY = 60.0
 """Seconds for the workers to appear."""
+PATIENCE = 30.0
+"""Seconds beyond the asked ones to wait for the first kill."""
 DRAIN = 60.0
 """Seconds for everything to end after the last order."""
+_FATE = "id, status::text, lease_generation, claimed_by, extract(epoch from claimed_at)::float8 as claimed_at"
 RECOUNT = Path(__file__).with_name("recount.py")
 
 
@@ -108,7 +110,8 @@ class Conductor:
         """Kill one worker after the other, each in the middle of a job, until the orders stop."""
         every = min(KILL_EVERY, max(self._seconds / 4, 1.5))
         target, next_at = 0, min(FIRST_KILL, self._seconds / 4)
-        while self._elapsed < self._seconds:
+        # On a busy machine the first kill may come late; without one there would be nothing to show.
+        while self._elapsed < self._seconds + (0 if self.scene.kills else PATIENCE):
             await asyncio.sleep(0.02)
             if watching.done():
                 watching.result()
@@ -124,6 +127,8 @@ class Conductor:
         the recount therefore asks for a later generation.
         """
         worker, seen = self._workers[number], self._seen[number]
+        if not all(other.state == "running" for other in self._seen):
+            return False  # two are always left to take over
         self._read_effects()
         running = [line for line in self._begun.values() if worker.owns(line["pid"])]
         if not running:
@@ -131,11 +136,7 @@ class Conductor:
         worker.signal_all(signal.SIGSTOP)
         self._read_effects()
         held = await self._held_by(connection, number)
-        jobs = {(str(row["id"]), row["lease_generation"]) for row in held}
-        victim = next(
-            (line for line in self._begun.values() if worker.owns(line["pid"]) and (line["job"], line["generation"]) in jobs),
-            None,
-        )  # fmt: skip
+        victim = self._running_in(worker, held)
         if victim is None:
             worker.signal_all(signal.SIGCONT)
             return False
@@ -148,6 +149,14 @@ class Conductor:
         await worker.start()
         return True
 
+    def _running_in(self, worker: crew.Crewman, held: Sequence[asyncpg.Record]) -> dict[str, Any] | None:
+        """A job whose handler has begun in this worker, is not done, and whose row it holds."""
+        fences = {(str(row["id"]), row["lease_generation"]) for row in held}
+        for line in self._begun.values():
+            if worker.owns(line["pid"]) and (line["job"], line["generation"]) in fences:
+                return line
+        return None
+
     def _note_kill(self, seen: WorkerSeen, victim: dict[str, Any], held: Sequence[asyncpg.Record]) -> None:
         self.scene.kills += 1
         seen.kills += 1
@@ -155,7 +164,7 @@ class Conductor:
         self._held |= {row["id"]: row["lease_generation"] for row in held}
         words = f"{victim['kind']} {victim['job'][-6:]}"
         self._victims[UUID(victim["job"])] = (words, time.time(), victim["generation"])
-        self.scene.tell(f"killed {seen.name} in the middle of {words}; it held {len(held)} rows")
+        self.scene.tell(f"killed {seen.name} in the middle of {words} ({len(held)} rows held)")
         self._begun = {job: line for job, line in self._begun.items() if line["pid"] != victim["pid"]}
 
     async def _held_by(self, connection: Connection, number: int) -> list[asyncpg.Record]:
@@ -234,7 +243,8 @@ class Conductor:
     async def _look_at_workers(self, connection: Connection) -> None:
         await self._learn_names(connection)
         counts = await connection.fetch(
-            f"select claimed_by, count(*) as held from {self._stage.schema}.inbox where status = 'processing' group by 1"
+            f"select claimed_by, count(*) as held from {self._stage.schema}.inbox"
+            " where status = 'processing' group by 1"
         )
         for seen in self._seen:
             seen.held = 0
@@ -245,7 +255,8 @@ class Conductor:
         for worker, seen in zip(self._workers, self._seen, strict=True):
             if not worker.running and seen.state not in ("killed", "ended"):
                 raise DemoError(
-                    f"{worker.name} ended by itself with code {worker.exit_code}. Its last words:\n{worker.last_words()}"
+                    f"{worker.name} ended by itself with code {worker.exit_code}."
+                    f" Its last words:\n{worker.last_words()}"
                 )
             if seen.state == "killed" and worker.running:
                 seen.state = "starting again"
@@ -262,11 +273,8 @@ class Conductor:
         schema = self._stage.schema
         ids = list(self._held.keys() | self._victims.keys())
         rows = await connection.fetch(
-            f"select id, status::text, lease_generation, claimed_by, extract(epoch from claimed_at)::float8 as claimed_at"
-            f" from {schema}.inbox where id = any ($1)"
-            f" union all"
-            f" select id, status::text, lease_generation, claimed_by, extract(epoch from claimed_at)::float8"
-            f" from {schema}.archive where id = any ($1)",
+            f"select {_FATE} from {schema}.inbox where id = any ($1)"
+            f" union all select {_FATE} from {schema}.archive where id = any ($1)",
             ids,
         )
         for row in rows:
@@ -278,7 +286,7 @@ class Conductor:
                 words, at, _ = self._victims.pop(id)
                 owner = self._names.get(row["claimed_by"])
                 whom = self._workers[owner].name if owner is not None else "another worker"
-                self.scene.tell(f"{words}: row handed to {whom} after {row['claimed_at'] - at:.1f} s, {row['status']}")
+                self.scene.tell(f"{words}: row handed to {whom} after {row['claimed_at'] - at:.1f} s")
 
     # Beginning and end
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from .conductor import Conductor
@@ -47,7 +47,7 @@ class _Stop:
     def __init__(self) -> None:
         self.asked = False
         self._held = False
-        self.call = lambda: None
+        self.call: Callable[[], object] = _nothing
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -65,7 +65,7 @@ class _Stop:
         try:
             yield
         finally:
-            self.call = lambda: None
+            self.call = _nothing
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
@@ -75,3 +75,7 @@ class _Stop:
             self.call()
         else:
             raise Interrupted
+
+
+def _nothing() -> None:
+    """It is over already."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 
 Numbers = Mapping[str, float]
 
+WIDTH = 79
 MUST_BE_ZERO = ("lost", "duplicate_effects", "rolled_back_jobs_found")
 
 
@@ -15,47 +17,62 @@ def exit_code(numbers: Numbers) -> int:
 
 
 def summary(numbers: Numbers, details: Numbers) -> str:
-    def n(name: str) -> str:
-        value = numbers.get(name, details.get(name, 0))
-        return f"{value:,.0f}"
+    """What was counted, and what each line proves."""
+    d = {name: f"{value:,.0f}" for name, value in details.items()}
+    rows = [
+        ("enqueued", f"jobs of {d['orders']} orders, each committed in one transaction with its jobs. {d['repeated']}"
+                     " requests were repeated under the same idempotency keys and added none"),
+        ("completed", f"and their effects are there: {d['rows_written']} rows written through ctx.tx, {d['letters']}"
+                      " receipts posted"),
+        ("dead_letter", f"kept with their errors, not retried for ever: of {d['poison']} poisonous jobs, which always"
+                        " fail or take their process down"),
+        ("recovered_after_kill", f"of {d['held_when_killed']} that workers held at {d['kills']} kills (SIGKILL, process"
+                                 " and supervisor at once). Others took over, and nobody lent a hand"),
+        ("lost", "accepted jobs that did not end, or ended without their effect"),
+        ("duplicate_effects", "effects made twice, effects of failed attempts, second jobs for one idempotency key"),
+        ("rolled_back_jobs_found", f"jobs, orders or effects of {d['rolled_back']} transactions that were rolled back"),
+        ("jobs_per_second", f"completed ÷ {details['seconds']:.1f} s, kills and draining included"),
+    ]  # fmt: skip
+    said = [_row(numbers[name], WORDS[name], text) for name, text in rows]
+    complaints = _complaints(numbers, details)
+    verdict = "\n  ".join(["NOT everything held:", *complaints]) if complaints else "Everything that was promised held."
+    return "\n".join([HEAD, "", *said, "", _window(int(details["absorbed_repeats"])), "", verdict])
 
-    held = exit_code(numbers) == 0
-    lines = [
-        "Recounted from the producer's log, the orders and the witnessed effects,",
-        "by a script that shares no code with the library:",
-        "",
-        f"{n('enqueued'):>9}  enqueued   by {n('orders')} committed orders, each in one transaction with its jobs;",
-        f"{'':>9}             {n('repeated')} repeated requests added none (idempotency keys)",
-        f"{n('completed'):>9}  completed  each with its effect: {n('rows_written')} rows written through ctx.tx,",
-        f"{'':>9}             {n('letters')} receipts posted",
-        f"{n('dead_letter'):>9}  dead letters, of {n('poison')} poisonous jobs: they fail every time, or kill their process",
-        f"{n('recovered_after_kill'):>9}  recovered  of {n('held_when_killed')} held by workers at {n('kills')} kills"
-        " (SIGKILL, supervisor too):",
-        f"{'':>9}             ended later under another generation, nobody lent a hand",
-        f"{n('lost'):>9}  lost       every accepted job has ended",
-        f"{n('duplicate_effects'):>9}  doubled    no effect twice, none of a failed attempt, no second job for one key",
-        f"{n('rolled_back_jobs_found'):>9}  ghosts     no job, order or effect of {n('rolled_back')} rolled-back transactions",
-        f"{numbers['jobs_per_second']:>9,.0f}  jobs per second, completed ÷ {details['seconds']:.1f} s, kills included",
-        "",
-        _window(int(details["absorbed_repeats"])),
-        "",
-        "Everything that was promised held." if held else "NOT everything that was promised held:",
-    ]
-    if not held:
-        lines += [f"  {line}" for line in _complaints(numbers, details)]
-    return "\n".join(lines)
+
+HEAD = """\
+Recounted from the producer's log, the orders and the witnessed effects, by a
+script that shares no code with the library:"""
+
+WORDS = {
+    "enqueued": "enqueued",
+    "completed": "completed",
+    "dead_letter": "dead letters",
+    "recovered_after_kill": "recovered",
+    "lost": "lost",
+    "duplicate_effects": "doubled",
+    "rolled_back_jobs_found": "ghosts",
+    "jobs_per_second": "per second",
+}
+
+
+def _row(value: float, word: str, text: str) -> str:
+    first = f"{value:>8,.0f}  {word:<13}"
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
 
 
 def _window(absorbed: int) -> str:
     """The one thing that is not promised, said aloud."""
-    seen = {0: "It was not hit this time.", 1: "It was hit once; the post office saw one request twice and"}.get(
-        absorbed, f"It was hit {absorbed} times; the post office saw these requests twice and"
-    )
-    known = "" if absorbed == 0 else "\nknew them by their idempotency key, so that nobody got two letters."
-    return (
-        "An effect outside the database can be repeated in one window: killed after the\n"
-        f"effect, before its marker. {seen}{known}"
-    )
+    text = "An effect outside the database can be repeated in one window: killed after the effect, before its marker."
+    if absorbed == 0:
+        text += " It was not hit this time."
+    elif absorbed == 1:
+        text += " It was hit once; the post office knew the second request by its idempotency key and sent one letter."
+    else:
+        text += (
+            f" It was hit {absorbed} times; the post office knew the second requests by their idempotency keys and sent"
+        )
+        text += " one letter each."
+    return textwrap.fill(text, WIDTH)
 
 
 def _complaints(numbers: Numbers, details: Numbers) -> list[str]:
@@ -81,8 +98,8 @@ def _complaints(numbers: Numbers, details: Numbers) -> list[str]:
 
 
 FURTHER = """\
-To look further: this database is gone now. On a server of your own,
+To look further, use a server of your own (the embedded one is gone now):
   export HOLDFAST_DATABASE_URL=postgresql://user@host/database
-  holdfast demo          runs there, in a schema of its own that is dropped at the end
-  holdfast migrate       makes the schema for your application
-  holdfast worker app:hf, then: holdfast stats, holdfast job list, holdfast dead list"""
+  holdfast demo      plays there, in a schema of its own that is dropped at the end
+  holdfast migrate   makes the schema for your application; then
+  holdfast worker yourapp:hf, holdfast stats, holdfast job list, holdfast dead list"""

@@ -67,8 +67,8 @@ def draw(scene: Scene, width: int) -> list[str]:
     lines = [
         f"{head}{clock:>{max(width - len(head) - 1, len(clock) + 2)}}",
         "",
-        f"  queue depth {scene.due:>8,} due {scene.later:>6,} later    claim age {scene.claim_age:>6.2f} s"
-        f"    processing {scene.processing:>4,}",
+        f"  queue depth {scene.due:>8,}     and {scene.later:,} due later        claim age {scene.claim_age:.2f} s",
+        f"  processing  {scene.processing:>8,}",
         f"  completed   {scene.completed:>8,}     {spark} {scene.rate:,.0f}/s",
         f"  orders      {scene.orders:>8,}     {scene.rolled_back:,} rolled back,"
         f" {scene.repeated:,} repeated with the same key",
@@ -85,7 +85,7 @@ def draw(scene: Scene, width: int) -> list[str]:
 
 
 def one_line(scene: Scene) -> str:
-    states = " ".join({"running": "up", "starting": "starting"}.get(w.state, "down") for w in scene.workers)
+    states = " ".join({"running": "up"}.get(w.state, w.state.split()[0]) for w in scene.workers)
     return (
         f"{scene.seconds:5.1f} s  depth {scene.due + scene.later:>5}  processing {scene.processing:>3}"
         f"  completed {scene.completed:>6} ({scene.rate:>5.0f}/s)  claim age {scene.claim_age:.2f} s"
@@ -121,7 +121,7 @@ class Screen:
     def _events(self, scene: Scene) -> None:
         fresh = min(scene.told - self._told, len(scene.events))
         for event in list(scene.events)[len(scene.events) - fresh :]:
-            self._stream.write(event.lstrip().rjust(len(event)) + "\n")
+            self._stream.write(event.removeprefix(" ") + "\n")
         self._told = scene.told
 
     def close(self) -> None:

@@ -78,8 +78,8 @@ class Stage:
             finally:
                 await connection.close()
         raise RuntimeError(
-            f"The schema {self.schema} at {hide_password(self.url)} could not be dropped, since somebody holds a lock on"
-            f" it. Drop it by hand: drop schema {self.schema} cascade"
+            f"The schema {self.schema} at {hide_password(self.url)} could not be dropped: somebody holds a lock."
+            f" Drop it by hand: drop schema {self.schema} cascade"
         )
 
 

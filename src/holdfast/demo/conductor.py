@@ -41,11 +41,11 @@ class DemoError(Exception):
 
 
 class Conductor:
-    def __init__(self, stage: Stage, seconds: float, screen: Screen) -> None:
+    def __init__(self, stage: Stage, scene: Scene, screen: Screen) -> None:
         self._stage = stage
-        self._seconds = seconds
+        self._seconds = scene.total
         self._screen = screen
-        self.scene = Scene(total=seconds)
+        self.scene = scene
         self._workers = [crew.worker(n + 1, stage.environment, stage.folder) for n in range(WORKERS)]
         self._seen = [WorkerSeen(worker.name) for worker in self._workers]
         self._producer = crew.producer(stage.environment, stage.folder)
@@ -68,6 +68,7 @@ class Conductor:
         try:
             self.scene.server = await self._stage.prepare()
             self.scene.workers = self._seen
+            self._screen.announce(self.scene, "starting three workers")
             connection = await self._stage.connect()
             try:
                 await self._play(connection)
@@ -261,7 +262,8 @@ class Conductor:
             if seen.state == "killed" and worker.running:
                 seen.state = "starting again"
             if seen.state == "running" and not worker.owns(seen.pid):
-                seen.state = "its process died"  # by render_invoice; its supervisor starts another
+                seen.state = "crashed, restarting"
+                self.scene.tell(f"render_invoice took the process of {seen.name} down; its supervisor starts another")
 
     def _alive(self, name: str, owner: int) -> bool:
         return name.split("-")[-2] == str(self._seen[owner].pid)
@@ -334,6 +336,5 @@ class Conductor:
             man.signal_all(signal.SIGKILL)
         for man in (self._producer, *self._workers):
             await man.wait(10)
-        self._screen.close()
         self._kill_log.close()
         await self._stage.strike()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 from .conductor import Conductor
-from .scene import screen_for
+from .scene import Scene, Screen, screen_for
 from .stage import Stage, stage
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -22,13 +22,19 @@ class Interrupted(Exception):
 
 def play(seconds: float, as_json: bool) -> dict[str, dict[str, float]]:
     """Run the demo; what the recount found. Everything is cleared away before this returns or raises."""
-    stop = _Stop()
-    with stop.listening(), stage() as place, stop.holding():
-        return asyncio.run(_perform(place, seconds, as_json, stop))
+    stop, scene = _Stop(), Scene(total=seconds)
+    screen = screen_for(sys.stderr if as_json else sys.stdout, as_json)
+    try:
+        with stop.listening():
+            screen.announce(scene, "starting PostgreSQL")
+            with stage() as place, stop.holding():
+                return asyncio.run(_perform(place, scene, screen, stop))
+    finally:
+        screen.close()
 
 
-async def _perform(place: Stage, seconds: float, as_json: bool, stop: _Stop) -> dict[str, dict[str, float]]:
-    conductor = Conductor(place, seconds, screen_for(sys.stderr if as_json else sys.stdout, as_json))
+async def _perform(place: Stage, scene: Scene, screen: Screen, stop: _Stop) -> dict[str, dict[str, float]]:
+    conductor = Conductor(place, scene, screen)
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()

@@ -19,6 +19,7 @@ def exit_code(numbers: Numbers) -> int:
 def summary(numbers: Numbers, details: Numbers) -> str:
     """What was counted, and what each line proves."""
     d = {name: f"{value:,.0f}" for name, value in details.items()}
+    kills = "1 kill" if details["kills"] == 1 else f"{d['kills']} kills"
     rows = [
         ("enqueued", f"jobs of {d['orders']} orders, each committed in one transaction with its jobs. {d['repeated']}"
                      " requests were repeated under the same idempotency keys and added none"),
@@ -26,7 +27,7 @@ def summary(numbers: Numbers, details: Numbers) -> str:
                       " receipts posted"),
         ("dead_letter", f"kept with their errors, not retried for ever: of {d['poison']} poisonous jobs, which always"
                         " fail or take their process down"),
-        ("recovered_after_kill", f"of {d['held_when_killed']} that workers held at {d['kills']} kills (SIGKILL, process"
+        ("recovered_after_kill", f"of {d['held_when_killed']} that workers held at {kills} (SIGKILL, process"
                                  " and supervisor at once). Others took over, and nobody lent a hand"),
         ("lost", "accepted jobs that did not end, or ended without their effect"),
         ("duplicate_effects", "effects made twice, effects of failed attempts, second jobs for one idempotency key"),
@@ -98,7 +99,7 @@ def _complaints(numbers: Numbers, details: Numbers) -> list[str]:
 
 
 FURTHER = """\
-To look further, use a server of your own (the embedded one is gone now):
+To look further, use a server of your own (what the demo made is gone now):
   export HOLDFAST_DATABASE_URL=postgresql://user@host/database
   holdfast demo      plays there, in a schema of its own that is dropped at the end
   holdfast migrate   makes the schema for your application; then

@@ -78,14 +78,14 @@ def draw(scene: Scene, width: int) -> list[str]:
     for seen in scene.workers:
         pid = f"pid {seen.pid}" if seen.pid else ""
         held = f"{seen.held:>4} in hand" if seen.state == "running" else ""
-        lines.append(f"  {seen.name}   {pid:<12} {seen.state:<18} {held:<14} killed {seen.kills}×")
+        lines.append(f"  {seen.name}   {pid:<12} {seen.state:<20} {held:<14} killed {seen.kills}×")
     lines += ["", *(f"  {event}" for event in scene.events)]
     lines += [""] * (EVENTS - len(scene.events))
     return [line if len(line) < width else f"{line[: width - 2]}…" for line in lines]
 
 
 def one_line(scene: Scene) -> str:
-    states = " ".join({"running": "up"}.get(w.state, w.state.split()[0]) for w in scene.workers)
+    states = " ".join({"running": "up"}.get(w.state, w.state.split()[0].rstrip(",")) for w in scene.workers)
     return (
         f"{scene.seconds:5.1f} s  depth {scene.due + scene.later:>5}  processing {scene.processing:>3}"
         f"  completed {scene.completed:>6} ({scene.rate:>5.0f}/s)  claim age {scene.claim_age:.2f} s"
@@ -118,6 +118,15 @@ class Screen:
         self._stream.flush()
         self._height = len(lines)
 
+    def announce(self, scene: Scene, act: str) -> None:
+        """A word before there is anything to see."""
+        scene.act = act
+        if self.live:
+            self.show(scene)
+        else:
+            self._stream.write(f"Holdfast demo: {act}\n")
+            self._stream.flush()
+
     def _events(self, scene: Scene) -> None:
         fresh = min(scene.told - self._told, len(scene.events))
         for event in list(scene.events)[len(scene.events) - fresh :]:
@@ -136,6 +145,9 @@ class Dark(Screen):
     """Nobody watches."""
 
     def show(self, scene: Scene) -> None:
+        return
+
+    def announce(self, scene: Scene, act: str) -> None:
         return
 
 

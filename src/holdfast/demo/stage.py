@@ -30,9 +30,9 @@ class Stage:
 
     @property
     def environment(self) -> dict[str, str]:
-        """For the processes of the demo."""
+        """For the processes of the demo; flags of somebody's own workers do not reach ours."""
         return {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_WORKER")},
             "HOLDFAST_DATABASE_URL": self.url,
             "HOLDFAST_DEMO_SCHEMA": self.schema,
             "HOLDFAST_DEMO_FOLDER": str(self.folder),

@@ -263,7 +263,7 @@ class Conductor:
                 seen.state = "starting again"
             if seen.state == "running" and not worker.owns(seen.pid):
                 seen.state = "crashed, restarting"
-                self.scene.tell(f"render_invoice took the process of {seen.name} down; its supervisor starts another")
+                self.scene.tell(f"render_invoice took {seen.name}'s process down; another is started")
 
     def _alive(self, name: str, owner: int) -> bool:
         return name.split("-")[-2] == str(self._seen[owner].pid)
@@ -320,7 +320,7 @@ class Conductor:
 
     async def _recount(self) -> dict[str, dict[str, float]]:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", str(RECOUNT), str(self._stage.folder), self._stage.schema,
+            sys.executable, "-P", str(RECOUNT), str(self._stage.folder), self._stage.schema,
             env={**os.environ, "HOLDFAST_DATABASE_URL": self._stage.url},
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip

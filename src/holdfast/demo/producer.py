@@ -25,14 +25,14 @@ from . import shop
 from .journal import Journal
 
 CLIENTS = 8
-ORDERS_PER_SECOND = 250.0
+ORDERS_PER_SECOND = 300.0
 ROLLED_BACK = 0.1
 REPEATED = 0.05
 POISON_EVERY = 40
 """Orders between two that nobody can understand."""
-CRASH_EVERY = 8.0
+CRASH_EVERY = 15.0
 """Seconds between two that take a worker process down."""
-FIRST_CRASH = 3.0
+FIRST_CRASH = 4.0
 ENOUGH = 600
 """Jobs due and not yet claimed from which on customers wait: a demo should not end with a long tail."""
 

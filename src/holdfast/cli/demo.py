@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 
+import asyncpg
 import click
 
 from ..demo.conductor import DemoError
@@ -13,7 +14,7 @@ from ..embedded import EmbeddedPostgresError
 
 @click.command()
 @click.option(
-    "--seconds", type=click.FloatRange(3, 3600), default=30.0, show_default=True, help="How long orders come in."
+    "--seconds", type=click.FloatRange(1, 3600), default=30.0, show_default=True, help="How long orders come in."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one object of numbers and nothing else.")
 def command(seconds: float, as_json: bool) -> None:
@@ -30,6 +31,11 @@ def command(seconds: float, as_json: bool) -> None:
         sys.exit(130)
     except (DemoError, EmbeddedPostgresError) as error:
         raise click.ClickException(str(error)) from None
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise click.ClickException(f"the demo had to stop, because the server said: {error}") from None
+    except BrokenPipeError:
+        sys.stdout = None  # nobody reads on; nothing more is to be flushed
+        sys.exit(141)
     numbers = found["numbers"]
     if as_json:
         click.echo(json.dumps(numbers))

@@ -16,7 +16,8 @@ import pytest
 from tests.support.workers import Inbox
 
 from holdfast import Holdfast, NotFound, TxContext
-from holdfast.db.link import Contended, Link
+from holdfast.db.link import Link
+from holdfast.errors import Contended
 from holdfast.housekeeping.loop import Housekeeper
 from holdfast.inbox import ending, renew
 from holdfast.inbox.claim import Claimer, Known
@@ -26,6 +27,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 SECONDS = float(os.environ.get("HOLDFAST_HUNT_SECONDS", "60" if os.environ.get("HOLDFAST_LONG") == "1" else "10"))
 KEYS = [f"shared-{n}" for n in range(40)]
+OUTCOMES: list[Outcome] = [
+    Completed(), Completed(), Failed("E", "m"), Abandoned("no"), Snoozed(0.0), Released(),
+]  # fmt: skip
 
 
 async def repeat(work: Callable[[], Awaitable[Any]], until: float) -> int:
@@ -76,10 +80,7 @@ async def test_nothing_deadlocks_and_nothing_sticks(migrated_url: str) -> None:
         async def work() -> None:
             claims = (await claimer.claim(40)).claims
             random.shuffle(claims)
-            outcomes: list[Outcome] = [
-                random.choice([Completed(), Completed(), Failed("E", "m"), Abandoned("no"), Snoozed(0.0), Released()])
-                for _ in claims
-            ]
+            outcomes = [random.choice(OUTCOMES) for _ in claims]
             fences = [(claim.id, claim.generation) for claim in claims]
             await asyncio.gather(
                 ending.write(links[1], name, list(zip(claims, outcomes, strict=True))),
@@ -108,7 +109,7 @@ async def test_nothing_deadlocks_and_nothing_sticks(migrated_url: str) -> None:
             house._drop()
 
     try:
-        async with hf.worker(concurrency=10, lease=5, housekeeping=0.5, poll_max=0.02) as worker:
+        async with hf.worker(concurrency=10, lease=5, housekeeping=0.5, poll=0.02) as worker:
             rounds = await asyncio.gather(
                 repeat(produce, until), repeat(produce, until), executor(1), executor(2), executor(3),
                 repeat(operate, until), repeat(operate, until), sweep(), sweep(),

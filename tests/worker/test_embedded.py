@@ -14,8 +14,10 @@ from tests.support.workers import Inbox
 from holdfast import Context, Holdfast, LeaseLost, SchemaError
 from holdfast.housekeeping.loop import Housekeeper
 from holdfast.ownership import members
+from holdfast.worker.embedded import EmbeddedWorker
+from holdfast.worker.settings import WorkerSettings
 
-FAST: dict[str, Any] = {"concurrency": 4, "lease": 1, "housekeeping": 0.2, "poll_max": 0.05}
+FAST: dict[str, Any] = {"concurrency": 4, "lease": 1, "housekeeping": 0.2, "poll": 0.05}
 
 
 async def ended(inbox: Inbox, *jobs: UUID, status: str = "completed") -> None:
@@ -113,7 +115,7 @@ async def test_an_idle_worker_polls_no_faster_than_it_was_told(hf: Holdfast, inb
     async def nothing() -> None:
         pass
 
-    async with hf.worker(**{**FAST, "poll_max": 0.2}) as worker:
+    async with hf.worker(**{**FAST, "poll": 0.2}) as worker:
         claim, looks = worker.engine.claimer.claim, []
 
         async def counted(limit: int) -> Any:
@@ -150,8 +152,9 @@ async def test_a_heartbeat_under_way_does_not_call_a_worker_back_that_has_left(h
         pass
 
     for _ in range(5):
-        async with hf.worker(**FAST, heartbeat=0.001):
-            pass
+        worker = EmbeddedWorker(hf, WorkerSettings(lease=1, heartbeat=0.001))
+        await worker.start()
+        await worker.stop()
     assert set(inbox.workers().values()) == {"dead"}
 
 

@@ -12,7 +12,7 @@ from tests.support.workers import Inbox
 from holdfast import Context, Fail, Holdfast, Snooze, TxContext
 from holdfast.model import payload
 
-FAST: dict[str, Any] = {"concurrency": 4, "lease": 5, "housekeeping": 0.2, "poll_max": 0.05}
+FAST: dict[str, Any] = {"concurrency": 4, "lease": 5, "housekeeping": 0.2, "poll": 0.05}
 
 
 async def ended(inbox: Inbox, *jobs: UUID, status: str = "completed") -> None:
@@ -189,15 +189,16 @@ async def test_a_swallowed_cancellation_does_not_reach_the_next_job(hf: Holdfast
     assert inbox.job(second.id)["errors"][0]["error"] == "ExceptionGroup"
 
 
-async def test_results_that_cannot_be_stored_fail_the_attempt(hf: Holdfast, inbox: Inbox) -> None:
-    @hf.task(max_attempts=1)
+async def test_a_result_that_cannot_be_stored_ends_the_job_without_running_it_again(hf: Holdfast, inbox: Inbox) -> None:
+    @hf.task
     async def endless() -> float:
         return float("nan")
 
     async with hf.worker(**FAST):
         job = await endless.enqueue()
-        await ended(inbox, job.id, status="dead_letter")
-    assert "result" in inbox.job(job.id)["last_error"]
+        await ended(inbox, job.id, status="failed")
+    assert "cannot be stored" in inbox.job(job.id)["last_error"]
+    assert inbox.job(job.id)["attempts"] == 1
 
 
 async def test_one_bad_ending_does_not_take_its_batch_along(

@@ -21,12 +21,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..db.link import Contended, Link, Unreachable, backoff
+from ..db.link import Link, backoff
 from ..db.safety import check_server
-from ..errors import Cancelled, ConfigurationError, LeaseLost, Timeout
+from ..errors import Cancelled, ConfigurationError, Contended, LeaseLost, Timeout, Unreachable
 from ..inbox.claim import Claimer, Known
 from ..model.job import Claim
-from ..model.outcome import Lost, Released
+from ..model.outcome import Abandoned, Lost, Released
 from ..ownership import members
 from ..probes import probe
 from ..schema import migrate
@@ -361,6 +361,10 @@ class Engine:
     async def _run(self, claim: Claim, hand: asyncio.Task[None]) -> None:
         if self.ledger.signal_of(claim.slot) == marks.LOST or self.ledger.expired(claim.slot, self.settings.lease):
             self._completer.add(claim, Lost())
+            return
+        if claim.cancelled:
+            self.tally.cancelled += 1
+            self._completer.add(claim, Abandoned("cancelled while an earlier attempt ran", cancelled=True))
             return
         definition = self._definitions[claim.kind]
         began = time.perf_counter()

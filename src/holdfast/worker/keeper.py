@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..db.database import Database
-from ..db.link import Contended, Link, Unreachable
+from ..db.link import DEADLINE, Link
+from ..errors import Contended, Unreachable
 from ..housekeeping.loop import Housekeeper
 from ..inbox import renew
 from ..ownership import members
@@ -120,7 +121,11 @@ class Keeper:
         sent = marks.now()
         try:
             result = await renew.renew(
-                self._link, kept.ledger.name, [(row.id, row.generation) for row in rows], self._settings.lease
+                self._link,
+                kept.ledger.name,
+                [(row.id, row.generation) for row in rows],
+                self._settings.lease,
+                min(DEADLINE, max(1.0, self._settings.renew_every)),
             )
         except (Unreachable, Contended) as error:
             log.warning("%s leases could not be renewed: %s; trying again", len(rows), error)

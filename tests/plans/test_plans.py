@@ -56,7 +56,8 @@ HOT = {
     "release_worker": Expected(("w1",), {"idx_inbox_stale_processing", *PKEY}, walks="idx_inbox_stale_processing"),
     "held": Expected((IDS, GENERATIONS, "w1"), PKEY),
     "confirm": Expected((IDS, GENERATIONS, "w1"), set(), archive="id_idx"),
-    "cancelled": Expected((["w1", "w2"],), {"idx_inbox_cancel"}),
+    # It holds only what was cancelled while running.
+    "cancelled": Expected((["w1", "w2"],), {"idx_inbox_cancel"}, walks="idx_inbox_cancel"),
     "cancel": Expected((IDS[0], "enough"), PKEY),
     "revive": Expected((IDS,), PKEY, sorts=True),
     "once_enter": Expected(("key", IDS[0], 5), PKEY),

@@ -29,10 +29,15 @@ def database_url(postgres: Server) -> Iterator[str]:
 
 @pytest.fixture
 def migrated_url(postgres: Server) -> Iterator[str]:
-    """The address of a migrated database of this test's own."""
-    with postgres.database(postgres.template("migrated", _prepare_migrated)) as url:
+    """The address of a database of this test's own, migrated to this release."""
+    with postgres.database(migrated(postgres)) as url:
         yield url
 
 
-def _prepare_migrated(url: str) -> None:
+def migrated(server: Server) -> str:
+    """The template of migrated databases."""
+    return server.template("migrated", _migrate)
+
+
+def _migrate(url: str) -> None:
     asyncio.run(migrate(Database(url)))

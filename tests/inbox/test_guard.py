@@ -38,6 +38,8 @@ OTHERS = {
     "enqueue": "a producer's",
     "enqueue_many": "a producer's",
     "enqueue_once": "a producer's",
+    "enqueue_call": "a producer's",
+    "enqueue_copy": "a producer's",
     "cancel": "an operator's",
     "revive": "an operator's",
     "pause": "an operator's",

@@ -24,8 +24,16 @@ PLANNER = {
 }
 
 CONNECT_TIMEOUT = 10.0
+COMMAND_TIMEOUT = 60.0
 
 Connection = asyncpg.Connection
+
+REFUSALS = (
+    asyncpg.InvalidPasswordError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+)
+"""Answers to a login that asking again does not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +59,18 @@ class Database:
             return await asyncpg.connect(
                 self.url,
                 timeout=CONNECT_TIMEOUT,
+                command_timeout=COMMAND_TIMEOUT,
                 server_settings=settings,
                 statement_cache_size=0 if self.pooler else 100,
             )
-        except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
-            raise ConfigurationError(f"The server at {self.shown} refused to log us in: {error}") from None
-        except asyncpg.InvalidCatalogNameError as error:
-            raise ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.") from None
+        except REFUSALS as error:
+            raise self.refusal(error) from None
+
+    def refusal(self, error: Exception) -> ConfigurationError:
+        """What to tell of one of `REFUSALS`."""
+        if isinstance(error, asyncpg.InvalidCatalogNameError):
+            return ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.")
+        return ConfigurationError(f"The server at {self.shown} refused to log us in: {error}")
 
     @property
     def shown(self) -> str:
@@ -73,7 +86,8 @@ def resolve_url(url: str | None = None) -> str | None:
     scheme, separator, rest = found.partition("://")
     if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
         raise ConfigurationError(
-            f"expected a database URL such as postgresql://user@host/name, got one that begins with {scheme.split(':')[0][:20]!r}"
+            "expected a database URL such as postgresql://user@host/name, "
+            f"got one that begins with {scheme.split(':')[0][:20]!r}"
         )
     return f"postgresql://{rest}"
 

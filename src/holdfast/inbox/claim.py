@@ -38,8 +38,8 @@ class Known:
 @dataclass(frozen=True, slots=True)
 class Batch:
     claims: list[Claim]
-    suspects: bool
-    """Rows wait whose last attempt took its process down; seen on rescans only."""
+    suspects: bool | None
+    """Do rows wait whose last attempt took its process down? Known after a rescan only."""
 
 
 class Claimer:
@@ -66,7 +66,7 @@ class Claimer:
     async def claim(self, limit: int) -> Batch:
         """Claim up to `limit` due rows."""
         if limit < 1:
-            return Batch([], False)
+            return Batch([], None)
         await self._walk_patrol()
         rescan = self.rescanning and time.monotonic() >= self._rescan_at
         starts = self.floor.starts(rescan)
@@ -92,12 +92,18 @@ class Claimer:
         elif rescan:
             pause = min(max((self._answered_at - began) * 20, RESCAN_MIN), RESCAN_MAX)
             self._rescan_at = self._answered_at + pause
-        return Batch(claims, bool(rows[0][3]))
+        return Batch(claims, rows[0][3])
 
     async def claim_suspect(self) -> Claim | None:
         """Claim one row that is to run alone."""
         rows = await self._link.run(
-            "inbox", "claim_suspect", self._queues, self._known.kinds, self._known.spread, self._worker, self._lease
+            "inbox",
+            "claim_suspect",
+            self._queues,
+            self._known.kinds,
+            self._known.spread,
+            self._worker,
+            self._lease,
         )
         probe("claim.after")
         return Claim(*rows[0]) if rows else None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
-from ..db.link import Contended, Link, Unreachable, backoff
+from ..db.link import Link, backoff
+from ..errors import Contended, Unreachable
 from ..inbox import ending
 from ..inbox.ending import Ending, Report
 from ..model.job import Claim
@@ -32,8 +34,9 @@ class Completer:
         self._filled = asyncio.Event()
         self._full = asyncio.Event()
         self._closing = False
+        self._writing = False
         self._task: asyncio.Task[None] | None = None
-        self.busy = lambda: False
+        self.busy: Callable[[], bool] = lambda: False
         """Are handlers running? Then a batch lingers for more; set by the worker."""
 
     def start(self) -> None:
@@ -42,6 +45,11 @@ class Completer:
     @property
     def backlog(self) -> int:
         return len(self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Is every ending written?"""
+        return not self._waiting and not self._writing
 
     def add(self, claim: Claim, outcome: Outcome) -> None:
         """The attempt has ended this way."""
@@ -75,7 +83,11 @@ class Completer:
             batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
             if len(self._waiting) < self._batch:
                 self._full.clear()
-            await self._write(batch)
+            self._writing = True
+            try:
+                await self._write(batch)
+            finally:
+                self._writing = False
 
     async def _linger(self) -> None:
         try:
@@ -124,6 +136,11 @@ class Completer:
                 self._ledger.free(claim.slot)
 
     def _lose(self, claim: Claim) -> None:
-        log.warning("LeaseLost: %s %s generation %s; its ending was not written", claim.kind, claim.id, claim.generation)
+        log.warning(
+            "LeaseLost: %s %s generation %s; its ending was not written",
+            claim.kind,
+            claim.id,
+            claim.generation,
+        )
         self._tally.lease_lost += 1
         self._ledger.free(claim.slot)

@@ -148,9 +148,7 @@ class Ledger:
         return self._map[_AT_NAME : _AT_NAME + _NAME].rstrip(b"\0").decode()
 
     def counters(self) -> dict[str, int]:
-        return {
-            name: int(_NUMBER.unpack_from(self._map, _AT_COUNTERS + 8 * n)[0]) for n, name in enumerate(COUNTERS)
-        }
+        return {name: int(_NUMBER.unpack_from(self._map, _AT_COUNTERS + 8 * n)[0]) for n, name in enumerate(COUNTERS)}
 
     def held(self) -> Iterator[Held]:
         """Every row in flight."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..errors import ConfigurationError
-from ..model.durations import Duration, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,9 @@ class WorkerSettings:
         for name in ("lease", "housekeeping", "heartbeat", "poll_min", "poll_max"):
             _positive(name, getattr(self, name))
         if self.concurrency > 1000:
-            raise ConfigurationError(f"concurrency: expected at most 1000 per process, got {self.concurrency}; use processes")
+            raise ConfigurationError(
+                f"concurrency: expected at most 1000 per process, got {self.concurrency}; use processes"
+            )
         if self.lease < 0.3:
             raise ConfigurationError(f"lease: expected at least 0.3 s, got {self.lease}")
 
@@ -48,7 +49,3 @@ class WorkerSettings:
 def _positive(name: str, value: float) -> None:
     if not value > 0:
         raise ConfigurationError(f"{name}: expected more than zero, got {value}")
-
-
-def duration(value: Duration, name: str) -> float:
-    return seconds(value, name)

@@ -1,0 +1,96 @@
+"""What the commands share: the installation they speak to, and how they answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+import asyncpg
+import click
+import msgspec
+
+from ..app import Holdfast
+from ..errors import SchemaError
+
+T = TypeVar("T")
+
+schema_option = click.option("--schema", default="holdfast", show_default=True, help="The schema of the installation.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Answer with JSON.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
+    """Run a command's work against the installation, and close what it opened."""
+
+    async def session() -> T:
+        app = Holdfast(schema=schema)
+        try:
+            return await work(app)
+        except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+            raise SchemaError(f"There is no schema {schema!r} at {app.database.shown}. Run: holdfast migrate") from None
+        finally:
+            await app.close()
+
+    return asyncio.run(session())
+
+
+def plain(row: Mapping[str, Any] | asyncpg.Record) -> dict[str, Any]:
+    """A row with its JSON columns decoded."""
+    return {name: _decoded(name, value) for name, value in dict(row).items()}
+
+
+def _decoded(name: str, value: Any) -> Any:
+    if isinstance(value, str) and name in {"payload", "headers", "errors", "result", "metadata"}:
+        return msgspec.json.decode(value)
+    return value
+
+
+def print_json(value: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], empty: str) -> None:
+    """Columns in plain text, as wide as they need."""
+    if not rows:
+        click.echo(empty)
+        return
+    lines = [[safe(text(row[column])) for column in columns] for row in rows]
+    widths = [max(len(line[n]) for line in [list(columns), *lines]) for n in range(len(columns))]
+    for line in [[column.replace("_", " ") for column in columns], *lines]:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def text(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case datetime():
+            return value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        case float():
+            return f"{value:.1f}"
+        case dict() | list():
+            return msgspec.json.encode(value).decode()
+        case _:
+            return str(value)
+
+
+def safe(value: str, width: int = 80) -> str:
+    """One line without control characters: what is stored may not steer a terminal."""
+    line = "".join(c if c.isprintable() else "·" for c in value.split("\n")[0])
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+class JobIdType(click.ParamType[UUID]):
+    name = "job id"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> UUID:
+        try:
+            return value if isinstance(value, UUID) else UUID(value)
+        except ValueError:
+            self.fail(f"expected a job id (a UUID), got {value!r}", param, context)
+
+
+JOB_ID = JobIdType()

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..app import Holdfast
+from ..db.safety import check_server
+from ..errors import HoldfastError
+from ..schema import migrate
+from .common import json_option, print_json, run, schema_option
+from .stats import gather
+
+
+@click.command()
+@click.option("--max-age", type=float, default=60.0, show_default=True, help="Seconds that due work may wait.")
+@click.option("--no-workers", is_flag=True, help="Do not ask for a live worker.")
+@json_option
+@schema_option
+def command(max_age: float, no_workers: bool, as_json: bool, schema: str) -> None:
+    """For probes: exit with 0 when work is accepted, safe and run; with 1 and the reasons when not."""
+
+    async def work(app: Holdfast) -> dict[str, Any]:
+        try:
+            return await _examine(app, max_age, no_workers)
+        finally:
+            await app.close()
+
+    try:
+        facts = run(schema, work)
+    except (HoldfastError, OSError) as error:
+        facts = {"healthy": False, "problems": [str(error)]}
+    if as_json:
+        print_json(facts)
+    else:
+        click.echo("healthy" if facts["healthy"] else "\n".join(facts["problems"]))
+    sys.exit(0 if facts["healthy"] else 1)
+
+
+async def _examine(app: Holdfast, max_age: float, no_workers: bool) -> dict[str, Any]:
+    connection = await app.database.connect("health")
+    try:
+        await check_server(connection)
+        await migrate.check(connection, app.database.schema)
+    finally:
+        await connection.close()
+    facts = await gather(app)
+    problems = []
+    if not facts["live_workers"] and not no_workers:
+        problems.append("no live worker; start one with: holdfast worker module:attribute")
+    if facts["claim_age"] > max_age:
+        problems.append(f"due work has waited {facts['claim_age']:.0f} s, more than {max_age:.0f} s")
+    return {
+        "healthy": not problems,
+        "problems": problems,
+        **{k: facts[k] for k in ("depth", "claim_age", "live_workers")},
+    }

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import click
+
+from ..app import Holdfast
+from ..errors import NotFound
+from ..views.questions import next_step
+from .common import JOB_ID, json_option, plain, print_json, print_table, run, safe, schema_option, text, yes_option
+
+STATUSES = ["pending", "processing", "blocked", "dead_letter", "completed", "failed"]
+ENDED = {"completed", "failed"}
+
+
+@click.group()
+def command() -> None:
+    """Look at jobs, and cancel them."""
+
+
+@command.command("list")
+@click.option("--status", type=click.Choice(STATUSES), help="Default: all that are live.")
+@click.option("-q", "--queue")
+@click.option("--kind")
+@click.option("--limit", type=click.IntRange(1, 10000), default=50, show_default=True)
+@json_option
+@schema_option
+def list_(status: str | None, queue: str | None, kind: str | None, limit: int, as_json: bool, schema: str) -> None:
+    """List jobs, newest first."""
+    view = "jobs_ended" if status in ENDED else "jobs_live"
+
+    async def work(app: Holdfast) -> list[dict[str, Any]]:
+        return [plain(row) for row in await app.query("views", view, status, queue, kind, limit)]
+
+    rows = run(schema, work)
+    if as_json:
+        print_json(rows)
+    else:
+        columns = ["id", "queue", "kind", "status", "key", "attempts", "available_at", "last_error"]
+        print_table(rows, columns, "no such jobs")
+
+
+@command.command()
+@click.argument("id", type=JOB_ID)
+@json_option
+@schema_option
+def show(id: UUID, as_json: bool, schema: str) -> None:
+    """Show one job: owner, lease, attempts, every error, and what happens next."""
+
+    async def work(app: Holdfast) -> dict[str, Any]:
+        rows = await app.query("views", "job", id)
+        if not rows:
+            raise NotFound(f"There is no job {id} in schema {schema}; ended jobs are kept for archive_days")
+        return plain(rows[0])
+
+    job = run(schema, work)
+    job["next"] = next_step(job)
+    if as_json:
+        print_json(job)
+        return
+    for name in ("id", "kind", "queue", "status", "next", "key", "priority", "attempts", "max_attempts", "claimed_by",
+                 "lease_expires_at", "generation", "available_at", "created_at", "finished_at", "idempotency_key",
+                 "version", "payload", "result"):  # fmt: skip
+        if job[name] is not None:
+            click.echo(f"{name.replace('_', ' '):<16} {safe(text(job[name]), 200)}")
+    for error in job["errors"] or []:
+        click.echo(f"attempt {error.get('attempt')} on {error.get('worker')} at {error.get('at')}:")
+        click.echo(f"    {safe(str(error.get('error')) + ': ' + str(error.get('message')), 200)}")
+
+
+@command.command()
+@click.argument("id", type=JOB_ID)
+@click.option("--reason", default="cancelled", show_default=True)
+@yes_option
+@schema_option
+def cancel(id: UUID, reason: str, yes: bool, schema: str) -> None:
+    """Cancel a job: one that waits ends at once, the handler of one that runs is told."""
+    if not yes:
+        click.confirm(f"Cancel job {id}?", abort=True)
+    status = run(schema, lambda app: app.cancel(id, reason))
+    click.echo(
+        {"failed": "cancelled", "processing": "its handler is being told to stop"}.get(status, f"it is {status}")
+    )

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..app import Holdfast
+from .common import json_option, plain, print_json, print_table, run, schema_option
+
+
+@click.command()
+@json_option
+@schema_option
+def command(as_json: bool, schema: str) -> None:
+    """The three numbers – depth, claim age, retry rate – and what nobody can run."""
+    facts = run(schema, gather)
+    if as_json:
+        print_json(facts)
+        return
+    click.echo(
+        f"depth        {facts['depth']} pending, {facts['processing']} processing, {facts['dead_letters']} dead letters"
+    )
+    click.echo(f"claim age    {facts['claim_age']:.1f} s")
+    click.echo(f"retry rate   {facts['retry_rate']:.1%} of the attempts of live workers")
+    click.echo(f"workers      {facts['live_workers']} live")
+    click.echo()
+    columns = ["queue", "pending", "scheduled", "retrying", "processing", "dead_letters", "claim_age", "paused_at"]
+    print_table(facts["queues"], columns, "no queues yet")
+    if facts["unclaimable"]:
+        click.echo("\nnobody can run:")
+        print_table(facts["unclaimable"], ["queue", "kind", "version", "rows", "since", "reason"], "")
+
+
+async def gather(app: Holdfast) -> dict[str, Any]:
+    """Everything that `stats` shows."""
+    queues = [plain(row) for row in await app.query("views", "queues")]
+    workers = [plain(row) for row in await app.query("views", "workers")]
+    live = [worker["metadata"].get("counters", {}) for worker in workers if worker["live"]]
+    started = sum(counters.get("started", 0) for counters in live)
+    retried = sum(counters.get("retried", 0) + counters.get("dead", 0) for counters in live)
+    return {
+        "depth": sum(queue["pending"] for queue in queues),
+        "processing": sum(queue["processing"] for queue in queues),
+        "dead_letters": sum(queue["dead_letters"] for queue in queues),
+        "claim_age": max((queue["claim_age"] or 0.0 for queue in queues), default=0.0),
+        "retry_rate": retried / started if started else 0.0,
+        "live_workers": len(live),
+        "queues": queues,
+        "unclaimable": [plain(row) for row in await app.query("views", "unclaimable")],
+    }

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from typing import Any
+
+import click
+
+from ..errors import InvalidInput
+from ..model.durations import seconds
+from ..worker.loading import load_app, loop_factory
+from ..worker.process import LOG_FORMAT
+from ..worker.settings import WorkerSettings
+from ..worker.supervisor import Supervisor
+
+
+class DurationType(click.ParamType[float]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        try:
+            return seconds(float(value) if str(value).replace(".", "", 1).isdigit() else value)
+        except InvalidInput as error:
+            self.fail(str(error), param, context)
+
+
+DURATION = DurationType()
+
+
+@click.command()
+@click.argument("app")
+@click.option(
+    "-q", "--queue", "queues", multiple=True, help="Serve this queue; may be repeated. Default: those of the tasks."
+)
+@click.option("-c", "--concurrency", default=20, show_default=True, help="Jobs at a time, per process.")
+@click.option("--processes", default=1, show_default=True, help="Worker processes.")
+@click.option(
+    "--lease", type=DURATION, default="90s", show_default=True, help="A dead worker's jobs are missed after this."
+)
+@click.option(
+    "--drain", type=DURATION, default="25s", show_default=True, help="Time for running jobs to finish on SIGTERM."
+)
+@click.option("--grace", type=DURATION, default="10s", show_default=True,
+              help="Time for a handler over its timeout to give in before its process is ended.")  # fmt: skip
+@click.option("--housekeeping", type=DURATION, default="10s", show_default=True, help="Interval of the chores.")
+@click.option("--poll", type=DURATION, default="1s", show_default=True, help="Longest pause between looks when idle.")
+@click.option(
+    "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
+)
+def command(
+    app: str,
+    queues: tuple[str, ...],
+    concurrency: int,
+    processes: int,
+    lease: float,
+    drain: float,
+    grace: float,
+    housekeeping: float,
+    poll: float,
+    log_level: str,
+) -> None:
+    """Run jobs of APP, given as module:attribute, until SIGTERM or Ctrl-C; a second one stops at once.
+
+    A supervisor renews the leases and watches over its processes; if one dies, its jobs are handed back at once.
+    """
+    logging.basicConfig(level=log_level, format=LOG_FORMAT)
+    if processes < 1:
+        raise click.BadParameter(f"expected at least 1, got {processes}", param_hint="--processes")
+    settings = WorkerSettings(
+        queues=queues, concurrency=concurrency, lease=lease, drain=drain, grace=grace, housekeeping=housekeeping,
+        poll_max=poll, poll_min=min(0.005, poll),
+    )  # fmt: skip
+    supervisor = Supervisor(load_app(app), app, settings, processes, log_level)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        sys.exit(runner.run(supervisor.run()))

@@ -1,0 +1,78 @@
+"""One performance, from the server's start to its end, that can be stopped at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from .conductor import Conductor
+from .scene import Scene, Screen, screen_for
+from .stage import Stage, stage
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(Exception):
+    """Somebody pressed Ctrl-C, or asked by a signal."""
+
+
+def play(seconds: float, as_json: bool) -> dict[str, dict[str, float]]:
+    """Run the demo; what the recount found. Everything is cleared away before this returns or raises."""
+    stop, scene = _Stop(), Scene(total=seconds)
+    screen = screen_for(sys.stderr if as_json else sys.stdout, as_json)
+    try:
+        with stop.listening():
+            screen.announce(scene, "starting PostgreSQL")
+            with stage() as place:
+                return asyncio.run(_perform(place, scene, screen, stop))
+    finally:
+        screen.close()
+
+
+async def _perform(place: Stage, scene: Scene, screen: Screen, stop: _Stop) -> dict[str, dict[str, float]]:
+    conductor = Conductor(place, scene, screen)
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    stop.call = lambda: loop.call_soon_threadsafe(task.cancel)
+    if stop.asked:
+        raise Interrupted
+    try:
+        return await conductor.run()
+    except asyncio.CancelledError:
+        raise Interrupted from None
+    finally:
+        stop.call = _nothing
+
+
+class _Stop:
+    """The first signal stops the demo, but never in the middle of making or clearing away what must not stay.
+
+    A server that is just being started is finished first, which takes about a second.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.call: Callable[[], object] = _nothing
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if not self.asked:
+            self.asked = True
+            self.call()
+
+
+def _nothing() -> None:
+    """There is nobody to tell yet, or any more; `asked` will be seen."""

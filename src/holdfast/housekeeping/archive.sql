@@ -1,0 +1,33 @@
+-- Move rows that hand-written SQL completed, or ended as failed, to the archive.
+-- Takes    $1 batch.
+-- Returns  the ids.
+-- Index    idx_inbox_finished.
+with finished as materialized (
+    select i.id
+    from holdfast.inbox i
+    where i.status in ('completed', 'failed')
+    order by i.id
+    limit $1
+    for update skip locked
+),
+ended as (
+    delete from holdfast.inbox i
+    using finished
+    where i.id = finished.id
+    returning i.*
+),
+remembered as (
+    update holdfast.dedupe d
+    set expires_at = holdfast.clock() + make_interval(secs => holdfast.setting('dedupe_horizon')::float8)
+    from ended
+    where ended.idempotency_key is not null and d.key = ended.idempotency_key
+)
+insert into holdfast.archive (
+    id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
+    max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
+    idempotency_key, result, created_at, finished_at)
+select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
+    max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
+    idempotency_key, null, created_at, holdfast.clock()
+from ended
+returning id

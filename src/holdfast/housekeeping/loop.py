@@ -1,0 +1,97 @@
+"""One loop for all chores."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Sequence
+
+from ..db.database import Connection, Database
+from ..db.link import backoff, translate
+from ..errors import Contended, Unreachable
+from ..probes import probe
+from .chores import CHORES, Chore, Done, Turn
+
+log = logging.getLogger("holdfast.housekeeping")
+
+
+class Housekeeper:
+    """Tries every chore once per interval; the database decides whose turn it is."""
+
+    def __init__(self, database: Database, interval: float, grace: float, chores: Sequence[Chore] = CHORES) -> None:
+        self._database = database
+        self._interval = interval
+        self._grace = grace
+        """Seconds after a connect, or a server start, in which nothing is taken from anyone."""
+        self._chores = chores
+        self._connection: Connection | None = None
+        self._connected_at = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        failures = 0
+        try:
+            while True:
+                try:
+                    await self.round()
+                    failures = 0
+                except (Unreachable, Contended) as error:
+                    failures += 1
+                    if failures == 1:
+                        log.warning("housekeeping: %s; trying again", error)
+                    await asyncio.sleep(backoff(failures))
+                    continue
+                await asyncio.sleep(self._interval * random.uniform(0.9, 1.1))
+        finally:
+            if self._connection is not None:
+                self._connection.terminate()
+
+    async def round(self) -> dict[str, int]:
+        """Do what is due; how much each chore did."""
+        did = {}
+        for chore in self._chores:
+            try:
+                done = await self._try(chore)
+            except Exception as error:
+                translated = translate(error)
+                if isinstance(translated, Unreachable):
+                    self._drop()
+                    raise translated from error
+                if not isinstance(translated, Contended):
+                    log.exception("the chore %s failed; it is tried again", chore.name)
+                continue
+            if done is not None:
+                did[chore.name] = done.rows
+        return did
+
+    async def _try(self, chore: Chore) -> Done | None:
+        connection = await self._connect()
+        if chore.recovers and time.monotonic() - self._connected_at < self._grace:
+            return None
+        async with connection.transaction():
+            # A round that is a little early must not lose its turn to jitter.
+            interval = (chore.interval or self._interval) * 0.8
+            rows = await connection.fetch(
+                self._database.sql("housekeeping", "turn"),
+                chore.name, f"{self._database.schema}.{chore.name}", interval,
+            )  # fmt: skip
+            if not rows or (chore.recovers and rows[0][1] < self._grace):
+                return None
+            if chore.recovers:
+                probe("sweep.before")
+            done = await chore.work(Turn(connection, self._database, rows[0][0]))
+            await connection.execute(self._database.sql("housekeeping", "done"), chore.name, done.floor, done.rows)
+        return done
+
+    async def _connect(self) -> Connection:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._database.connect("housekeeping", planner=True)
+            self._connected_at = time.monotonic()
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()

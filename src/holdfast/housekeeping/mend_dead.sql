@@ -1,0 +1,22 @@
+-- Finish dead letters that hand-written SQL left with claimant and lease in place.
+-- Takes    $1 batch.
+-- Returns  the ids.
+-- Index    idx_inbox_dead, its null end.
+with rough as materialized (
+    select i.id
+    from holdfast.inbox i
+    where i.status = 'dead_letter' and i.dead_at is null
+    order by i.id
+    limit $1
+    for update skip locked
+)
+update holdfast.inbox i
+set dead_at = holdfast.clock(),
+    last_error = coalesce(i.last_error, format('Exhausted: worker %s held attempt %s of %s (generation %s)',
+                                               i.claimed_by, i.attempts, i.max_attempts, i.lease_generation)),
+    claimed_by = null,
+    claimed_at = null,
+    lease_expires_at = null
+from rough
+where i.id = rough.id
+returning i.id

@@ -1,0 +1,5 @@
+-- A worker says what becomes of it: draining, or dead when it has left.
+-- Takes    $1 worker, $2 status.
+update holdfast.workers w
+set status = $2, last_seen_at = holdfast.clock()
+where w.id = $1

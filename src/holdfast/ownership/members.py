@@ -1,0 +1,34 @@
+"""Names of workers, and their entries in the registry."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..db.link import Link
+
+
+def new_name() -> str:
+    """Unique per process start: host, pid and a random part, since pids come back."""
+    return f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+async def register(link: Link, worker: str, metadata: Mapping[str, Any]) -> None:
+    await link.keep_trying("ownership", "register", worker, msgspec.json.encode(metadata).decode())
+
+
+async def heartbeat(link: Link, counters: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    """Beat for these workers; their statuses, as others may have set them."""
+    encoded = [msgspec.json.encode(c).decode() for c in counters.values()]
+    rows = await link.run("ownership", "heartbeat", list(counters), encoded)
+    return {row[0]: row[1] for row in rows}
+
+
+async def leave(link: Link, worker: str, status: str) -> None:
+    """'draining' when it stops claiming, 'dead' when it is gone."""
+    await link.run("ownership", "leave", worker, status, deadline=5)

@@ -1,0 +1,13 @@
+-- Dead letters, latest first.
+-- Takes    $1 queue, $2 kind, $3 text in the last error (each null: any),
+--          $4 died within so many seconds, $5 limit.
+-- Index    idx_inbox_dead, backwards.
+select d.id, d.queue, d.kind, d.partition_key as key, d.attempts, d.max_attempts, d.dead_at, d.created_at, d.last_error
+from holdfast.inbox d
+where d.status = 'dead_letter'
+  and ($1::text is null or d.queue = $1)
+  and ($2::text is null or d.kind = $2)
+  and ($3::text is null or d.last_error like '%' || replace(replace(replace($3, '\', '\\'), '%', '\%'), '_', '\_') || '%')
+  and ($4::float8 is null or d.dead_at >= holdfast.clock() - make_interval(secs => $4))
+order by d.dead_at desc nulls first, d.id desc
+limit $5

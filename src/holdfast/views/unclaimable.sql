@@ -1,0 +1,24 @@
+-- Due work that no live worker can run, by queue, kind and version, and why.
+select i.queue, coalesce(i.kind, '(none)') as kind, i.payload_version as version, count(*) as rows, min(i.available_at) as since,
+       case when i.kind is null then 'the payload has no "type"'
+            when not exists (
+                select from holdfast.workers w
+                where w.status = 'alive' and w.last_seen_at > holdfast.clock() - interval '30 seconds'
+                  and w.metadata -> 'queues' ? i.queue) then 'no live worker serves this queue'
+            when not exists (
+                select from holdfast.workers w
+                where w.status = 'alive' and w.last_seen_at > holdfast.clock() - interval '30 seconds'
+                  and w.metadata -> 'queues' ? i.queue and w.metadata -> 'kinds' ? i.kind) then 'no live worker knows this kind'
+            else 'no live worker knows this version' end as reason
+from holdfast.inbox i
+where i.status = 'pending'
+  and i.available_at <= holdfast.clock()
+  and not exists (
+      select from holdfast.workers w
+      where w.status = 'alive'
+        and w.last_seen_at > holdfast.clock() - interval '30 seconds'
+        and w.metadata -> 'queues' ? i.queue
+        and i.payload_version between (w.metadata -> 'kinds' -> i.kind ->> 0)::int and (w.metadata -> 'kinds' -> i.kind ->> 1)::int)
+group by 1, 2, 3, i.kind, i.queue
+order by rows desc
+limit 50

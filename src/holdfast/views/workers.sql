@@ -1,0 +1,5 @@
+-- Every worker known, latest heartbeat first.
+select w.id, w.status, extract(epoch from holdfast.clock() - w.last_seen_at)::float8 as silent, w.started_at,
+       w.status = 'alive' and w.last_seen_at > holdfast.clock() - interval '30 seconds' as live, w.metadata
+from holdfast.workers w
+order by w.last_seen_at desc

@@ -1,0 +1,97 @@
+"""A worker inside an application: the engine on the application's loop, the keeper in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..ownership import members
+from .engine import Engine
+from .keeper import Keeper, Kept
+from .ledger import Held, Ledger
+from .settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from ..app import Holdfast
+
+log = logging.getLogger("holdfast.worker")
+
+
+class EmbeddedWorker:
+    """See `Holdfast.worker`."""
+
+    def __init__(self, app: Holdfast, settings: WorkerSettings) -> None:
+        self._app = app
+        self._settings = settings
+        self._ledger = Ledger()
+        self._thread: _KeeperThread | None = None
+        self._warned: set[int] = set()
+        self.engine = Engine(app, settings, self._ledger, members.new_name())
+
+    @property
+    def name(self) -> str:
+        return self.engine.name
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        await self.engine.start()
+        kept = Kept(
+            self._ledger,
+            wake=lambda: _later(loop, self.engine.read_signals),
+            overdue=self._overdue,
+            drain=lambda: _later(loop, self.engine.drain),
+        )
+        self._thread = _KeeperThread(self._app, self._settings, kept)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Drain: running jobs may finish, the rest goes back."""
+        await self.engine.stop()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.stop)
+
+    def _overdue(self, row: Held) -> None:
+        """The process is the application's, so it cannot be ended; the lease is no longer renewed."""
+        if row.slot not in self._warned:
+            self._warned.add(row.slot)
+            log.error(
+                "job %s is over its time and its handler does not give in; its lease is left to run out",
+                row.id,
+            )
+
+
+def _later(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(call)
+
+
+class _KeeperThread(threading.Thread):
+    def __init__(self, app: Holdfast, settings: WorkerSettings, kept: Kept) -> None:
+        super().__init__(name="holdfast keeper", daemon=True)
+        self._app = app
+        self._settings = settings
+        self._kept = kept
+        self._loop = asyncio.new_event_loop()
+        self._task: asyncio.Task[None] | None = None
+
+    def run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        keeper = Keeper(self._app.database, self._settings)
+        keeper.workers.append(self._kept)
+        self._task = self._loop.create_task(keeper.run())
+        try:
+            self._loop.run_until_complete(self._task)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self._loop.close()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._cancel)
+        self.join(timeout=10)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,412 @@
+"""The engine of one worker: a claimer, a fixed number of hands, a completer, and a watch over them.
+
+    claim loop ──▶ ready ──▶ hands (run one attempt each) ──▶ completer
+
+A hand is free when its handler returns, not when the ending is written. Rows are claimed ahead when handlers are short:
+as many as the measured time lets start within AHEAD seconds. Claimed rows that still wait after STALE seconds, because
+something slow holds every hand, go back to the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..db.link import Link, backoff
+from ..db.safety import check_server
+from ..errors import Cancelled, ConfigurationError, Contended, LeaseLost, Timeout, Unreachable
+from ..inbox.claim import Claimer, Known
+from ..model.job import Claim
+from ..model.outcome import Abandoned, Lost, Released
+from ..ownership import members
+from ..schema import migrate
+from . import ledger as marks
+from .completer import Completer
+from .ledger import Ledger
+from .runner import Draining, JobRunner, Running
+from .settings import WorkerSettings
+from .tally import Tally
+
+if TYPE_CHECKING:
+    from ..app import Holdfast
+
+log = logging.getLogger("holdfast.worker")
+
+AHEAD = 0.25
+STALE = 2.0
+WATCH_EVERY = 0.05
+YIELD_EVERY = 0.001
+SOLO_WAIT = 10.0
+"""Seconds that a worker waits for its other jobs to finish before it runs a suspect alone."""
+SOLO_TRIES = 3
+"""After so many waits in vain the suspect runs with company: late is better than never."""
+UNWRITTEN = 2000
+"""Most endings that may wait to be written before nothing more is started."""
+
+
+class Engine:
+    """Claims, runs and ends jobs until it is drained."""
+
+    def __init__(self, app: Holdfast, settings: WorkerSettings, ledger: Ledger, name: str) -> None:
+        self.name = name
+        self.settings = settings
+        self.ledger = ledger
+        self.tally = Tally()
+        self._definitions = {kind: task.definition for kind, task in app.tasks.items()}
+        self._queues = list(settings.queues) or sorted({d.queue for d in self._definitions.values()})
+        if not self._definitions:
+            raise ConfigurationError(
+                "this application has no tasks; register some with @hf.task before starting a worker"
+            )
+        self._database = app.database
+        self._claim_link = Link(app.database, f"claim {name}")
+        self._write_link = Link(app.database, f"write {name}")
+        known = Known({kind: (d.oldest, d.version) for kind, d in self._definitions.items()})
+        self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease)
+        self._completer = Completer(self._write_link, name, ledger, self.tally, settings.lease, settings.batch)
+        self._completer.busy = lambda: bool(self._running or self._ready)
+        self._runner: JobRunner
+        self._ready: deque[Claim] = deque()
+        self._ready_since = 0.0
+        self._running: dict[int, Running] = {}
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._demand = asyncio.Event()
+        self._handler_time = AHEAD
+        self._draining = asyncio.Event()
+        self._suspects = False
+        self._solo_at = 0.0
+        self._solo_misses = 0
+        self._hands: list[asyncio.Task[None]] = []
+        self._loops: list[asyncio.Task[None]] = []
+        self.on_failure: Callable[[BaseException], None] = lambda error: None
+        """Called when a loop of the engine itself ends by an error; set by whoever runs it."""
+
+    # Starting and stopping
+
+    async def start(self) -> None:
+        """Check the server, register, and begin to claim."""
+        connection = await self._database.connect("start")
+        try:
+            await check_server(connection)
+            await migrate.check(connection, self._database.schema)
+        finally:
+            await connection.close()
+        self._runner = JobRunner(self._database, self.name, self._definitions, self.settings.concurrency, self.tally)
+        await members.register(self._claim_link, self.name, self.metadata())
+        self.ledger.set_name(self.name)
+        self._completer.start()
+        for number in range(self.settings.concurrency):
+            self._hands.append(asyncio.create_task(self._hand(), name=f"holdfast hand {number}"))
+        for loop in (self._claim_loop, self._watch_loop):
+            task = asyncio.create_task(loop(), name=f"holdfast {loop.__name__}")
+            task.add_done_callback(self._loop_ended)
+            self._loops.append(task)
+        log.info("worker %s started: queues %s, concurrency %s", self.name, self._queues, self.settings.concurrency)
+
+    def metadata(self) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "queues": self._queues,
+            "kinds": {kind: [d.oldest, d.version] for kind, d in self._definitions.items()},
+            "concurrency": self.settings.concurrency,
+            "lease": self.settings.lease,
+        }
+
+    def drain(self) -> None:
+        """Stop claiming. `stop` does the rest."""
+        self._draining.set()
+        self._demand.set()
+
+    async def stop(self, within: float | None = None) -> None:
+        """Drain: hand back what did not start, let what runs finish, write every ending, leave the registry."""
+        self.drain()
+        await self._say("draining")
+        await self._end_claiming()
+        self._release_ready()
+        deadline = time.monotonic() + (self.settings.drain if within is None else within)
+        while self._running and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        await self._stop_running()
+        for task in [*self._hands, *self._loops]:
+            task.cancel()
+        await asyncio.gather(*self._hands, *self._loops, return_exceptions=True)
+        try:
+            async with asyncio.timeout(10):
+                await self._completer.close()
+        except TimeoutError:
+            log.warning(
+                "%s endings could not be written before the end; their leases run out",
+                self._completer.backlog,
+            )
+        await self._runner.close()
+        await self._release_unknown()
+        await self._say("dead")
+        self.tally.publish(self.ledger)
+        await self._claim_link.close()
+        await self._write_link.close()
+        log.info("worker %s stopped: %s completed", self.name, self.tally.completed)
+
+    async def stop_now(self) -> None:
+        """As `stop`, without waiting for what runs."""
+        await self.stop(within=0)
+
+    async def _end_claiming(self) -> None:
+        """A claim that is under way may have committed: its rows must be known before they can go back."""
+        claiming = self._loops[0]
+        try:
+            async with asyncio.timeout(5):
+                await asyncio.wait([claiming])
+        except TimeoutError:
+            claiming.cancel()
+
+    async def _stop_running(self) -> None:
+        for running in list(self._running.values()):
+            running.stop(Draining("the worker stops"))
+        deadline = time.monotonic() + 1
+        while any(r.cancellable for r in self._running.values()) and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        if self._running:
+            log.warning("%s handlers did not end when asked; their leases run out", len(self._running))
+
+    async def _release_unknown(self) -> None:
+        """A claim whose answer was lost may have left rows in our name; nothing runs any more, so they can go."""
+        if not self._running:
+            with suppress(Unreachable, Contended):
+                await self._write_link.run("inbox", "release_worker", self.name, deadline=5)
+
+    async def _say(self, status: str) -> None:
+        try:
+            await members.leave(self._write_link, self.name, status)
+        except (Unreachable, Contended) as error:
+            log.warning("could not say that worker %s is %s: %s", self.name, status, error)
+
+    def _release_ready(self) -> None:
+        while self._ready:
+            self._completer.add(self._ready.popleft(), Released())
+
+    def _loop_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            error = task.exception()
+            assert error is not None
+            log.error("the worker cannot go on", exc_info=error)
+            self.on_failure(error)
+
+    # Claiming
+
+    async def _claim_loop(self) -> None:
+        pause = self.settings.poll_min
+        failures = 0
+        while not self._draining.is_set():
+            want = self._want()
+            if want <= 0 or self._keeper_late():
+                await self._wait_demand()
+                continue
+            try:
+                got = await self._claim(want)
+                failures = 0
+            except Exception as error:
+                failures += 1
+                self.tally.reconnects += 1
+                self._note_failure(error, failures)
+                await self._sleep(backoff(failures))
+                continue
+            if got:
+                pause = self.settings.poll_min
+            else:
+                await self._sleep(pause * random.uniform(0.75, 1.25))
+                pause = min(pause * 1.5, self.settings.poll_max)
+
+    def _note_failure(self, error: Exception, failures: int) -> None:
+        if not isinstance(error, (Unreachable, Contended)):
+            log.error("the claim failed; trying again", exc_info=error)
+        elif failures == 1:
+            log.warning("claim: %s; trying again", error)
+
+    async def _claim(self, want: int) -> int:
+        at = marks.now()
+        if self._suspects and time.monotonic() >= self._solo_at and await self._run_suspect():
+            return 1
+        if self._draining.is_set():
+            return 0
+        batch = await self.claimer.claim(want)
+        if batch.suspects is not None:
+            self._suspects = batch.suspects
+        self.tally.rescans = self.claimer.rescans
+        self._take(batch.claims, at)
+        return len(batch.claims)
+
+    def _take(self, claims: list[Claim], at: int) -> None:
+        if not claims:
+            return
+        if not self._ready:
+            self._ready_since = time.monotonic()
+        hold = self.ledger.hold
+        for claim in claims:
+            claim.slot = hold(claim.id, claim.generation, at)
+        self.tally.claimed += len(claims)
+        self._ready.extend(claims)
+        for _ in range(min(len(claims), len(self._idle))):
+            future = self._idle.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def _want(self) -> int:
+        """How many rows to claim now: 0 until there is room worth a round trip."""
+        if self._completer.backlog >= UNWRITTEN:
+            return 0
+        held = len(self._ready) + len(self._running)
+        ahead = min(self.settings.prefetch, int(self.settings.concurrency * AHEAD / max(self._handler_time, 1e-6)))
+        if self._handler_time >= AHEAD:
+            ahead = 0
+        target = self.settings.concurrency + ahead
+        room = min(target - held, self.settings.batch, self.ledger.room)
+        return room if room >= max(1, ahead // 2) or not self._ready else 0
+
+    async def _wait_demand(self) -> None:
+        self._demand.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._demand.wait()
+
+    async def _sleep(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._draining.wait()
+
+    def _keeper_late(self) -> bool:
+        """Nobody has renewed for a while: claim nothing more that nobody would look after."""
+        beat = self.ledger.beat
+        return beat != 0 and marks.now() - beat > self.settings.renew_every * 2e9
+
+    async def _run_suspect(self) -> bool:
+        """Run a row whose last attempt took its process down, alone."""
+        if not await self._quiet():
+            self._solo_misses += 1
+            self._solo_at = time.monotonic() + SOLO_WAIT
+            if self._solo_misses < SOLO_TRIES:
+                return False
+        at = marks.now()
+        claim = await self.claimer.claim_suspect()
+        self._solo_misses = 0
+        if claim is None:
+            self._suspects = False
+            return False
+        self._take([claim], at)
+        while (claim in self._ready or self._running or not self._completer.idle) and not self._draining.is_set():
+            await asyncio.sleep(0.002)
+        return True
+
+    async def _quiet(self) -> bool:
+        """Wait, claiming nothing, until nothing runs here and every ending is written."""
+        deadline = time.monotonic() + SOLO_WAIT
+        while self._running or self._ready or not self._completer.idle:
+            if time.monotonic() > deadline or self._draining.is_set():
+                return False
+            await asyncio.sleep(0.002)
+        return True
+
+    # Running
+
+    async def _hand(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        yielded = time.perf_counter()
+        while True:
+            if not self._ready or self._draining.is_set() or self._completer.backlog >= UNWRITTEN:
+                yielded = await self._rest(yielded)
+                continue
+            await self._run(self._ready.popleft(), task)
+            if time.perf_counter() - yielded > YIELD_EVERY:
+                await asyncio.sleep(0)
+                yielded = time.perf_counter()
+
+    async def _rest(self, yielded: float) -> float:
+        if self._ready and not self._draining.is_set():  # too much is unwritten: let the completer have its turn
+            await asyncio.sleep(0.001)
+            return time.perf_counter()
+        self._demand.set()
+        future = asyncio.get_running_loop().create_future()
+        self._idle.append(future)
+        await future
+        return time.perf_counter()
+
+    async def _run(self, claim: Claim, hand: asyncio.Task[None]) -> None:
+        if self.ledger.signal_of(claim.slot) == marks.LOST or self.ledger.expired(claim.slot, self.settings.lease):
+            self._completer.add(claim, Lost())
+            return
+        if claim.cancelled:
+            self.tally.cancelled += 1
+            self._completer.add(claim, Abandoned("cancelled while an earlier attempt ran", cancelled=True))
+            return
+        definition = self._definitions[claim.kind]
+        began = time.perf_counter()
+        running = Running(claim, began + definition.timeout, hand, definition.is_async)
+        self.ledger.start(claim.slot, marks.now() + int((definition.timeout + self.settings.grace) * 1e9))
+        self._running[claim.slot] = running
+        self.tally.started += 1
+        try:
+            outcome = await self._runner.run(running)
+        except BaseException:
+            outcome = Released()
+            raise
+        finally:
+            del self._running[claim.slot]
+            took = time.perf_counter() - began
+            # Quick to believe that handlers are slow, slow to believe that they are fast.
+            self._handler_time += (took - self._handler_time) * (0.5 if took > self._handler_time else 0.1)
+            if outcome is None:
+                self.ledger.free(claim.slot)
+            else:
+                self._completer.add(claim, outcome)
+            if len(self._ready) * 2 < self.settings.prefetch:
+                self._demand.set()
+
+    # Watching
+
+    async def _watch_loop(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_EVERY)
+            if self._running:
+                self._stop_overdue()
+            if self._ready and self._running and time.monotonic() - self._ready_since > STALE:
+                self._hand_back_stale()
+            self.tally.running, self.tally.ready = len(self._running), len(self._ready)
+            self.tally.publish(self.ledger)
+
+    def _stop_overdue(self) -> None:
+        now = time.perf_counter()
+        for running in list(self._running.values()):
+            slot = running.claim.slot
+            if now > running.deadline:
+                limit = self._definitions[running.claim.kind].timeout
+                running.stop(Timeout(f"the attempt ran longer than the {limit:g} s that its task allows"))
+            elif self.ledger.expired(slot, self.settings.lease):
+                running.stop(LeaseLost("nobody renewed the lease in time"))
+
+    def read_signals(self) -> None:
+        """The keeper has left signals in the ledger."""
+        for running in list(self._running.values()):
+            match self.ledger.signal_of(running.claim.slot):
+                case marks.LOST:
+                    running.stop(LeaseLost("another owner may hold the job"))
+                case marks.CANCELLED:
+                    running.stop(Cancelled("cancelled while it ran"))
+
+    def _hand_back_stale(self) -> None:
+        """Every hand is busy with something slow; others may have time."""
+        if len(self._running) >= self.settings.concurrency:
+            log.info("handing back %s rows that could not start within %s s", len(self._ready), STALE)
+            self._release_ready()
+            self._handler_time = max(self._handler_time, AHEAD)
+        self._ready_since = time.monotonic()

@@ -1,0 +1,157 @@
+"""The keeper: renews what workers hold, says that they are there, and keeps house.
+
+It runs outside the handlers' process (in the supervisor) or at least outside their event loop (in a thread), on
+connections of its own. It beats into every ledger it keeps, also while the server is away: a worker that sees its
+keeper late stops claiming, and gives up what nobody looked after for a whole lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..db.database import Database
+from ..db.link import DEADLINE, Link
+from ..errors import Contended, Unreachable
+from ..housekeeping.loop import Housekeeper
+from ..inbox import renew
+from ..ownership import members
+from . import ledger as marks
+from .ledger import Held, Ledger
+from .settings import WorkerSettings
+
+log = logging.getLogger("holdfast.keeper")
+
+BATCH = 1000
+
+
+@dataclass(slots=True)
+class Kept:
+    """A worker as its keeper knows it."""
+
+    ledger: Ledger
+    wake: Callable[[], None]
+    """Tell it to read its signals."""
+    stopped: Callable[[], bool] = lambda: False
+    """Is its process suspended? Then nobody renews for it."""
+    overdue: Callable[[Held], None] = lambda row: None
+    """A handler is over its time and did not give in."""
+    drain: Callable[[], None] = lambda: None
+    """Somebody asked for it in the registry."""
+
+
+class Keeper:
+    def __init__(self, database: Database, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._link = Link(database, "keeper")
+        self._house = Housekeeper(database, settings.housekeeping, settings.renew_every)
+        self._beat_at = 0
+        self.workers: list[Kept] = []
+        self.renewed = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        house = asyncio.create_task(self._house.run(), name="holdfast housekeeping")
+        beat = asyncio.create_task(self._beat(), name="holdfast beat")
+        try:
+            while True:
+                try:
+                    await self.round()
+                except Exception:
+                    log.exception("a round of the keeper failed; the next one follows")
+                await asyncio.sleep(self._tick)
+        finally:
+            house.cancel()
+            beat.cancel()
+            await asyncio.gather(house, beat, return_exceptions=True)
+            await self._link.close()
+
+    @property
+    def _tick(self) -> float:
+        return min(1.0, self._settings.lease / 12)
+
+    async def _beat(self) -> None:
+        """Apart from the rounds, which a link that went silent can hold up."""
+        while True:
+            for kept in self.workers:
+                kept.ledger.set_beat(marks.now())
+            await asyncio.sleep(self._tick)
+
+    async def round(self) -> None:
+        """Renew what is due, pass on cancellations, say that the workers are there."""
+        now = marks.now()
+        busy = False
+        for kept in self.workers:
+            rows = list(kept.ledger.held())
+            busy = busy or bool(rows)
+            await self._keep(kept, rows, now)
+        try:
+            if busy:
+                await self._pass_cancellations()
+            if now - self._beat_at > self._settings.heartbeat * 1e9:
+                await self._heartbeat()
+                self._beat_at = now
+        except (Unreachable, Contended) as error:
+            log.debug("keeper: %s", error)
+
+    async def _keep(self, kept: Kept, rows: Sequence[Held], now: int) -> None:
+        if kept.stopped():
+            return
+        ours = []
+        for row in rows:
+            if row.state == marks.RUNNING and row.kill_at and row.kill_at < now:
+                kept.overdue(row)
+            elif now - row.renewed > self._settings.lease * 1e9:
+                # Nobody looked after it for a whole lease: we were stopped, or it was. Late is lost.
+                self._lose(kept, row)
+            elif now - row.renewed > self._settings.renew_every * 1e9:
+                ours.append(row)
+        for start in range(0, len(ours), BATCH):
+            await self._renew(kept, ours[start : start + BATCH])
+
+    async def _renew(self, kept: Kept, rows: Sequence[Held]) -> None:
+        sent = marks.now()
+        try:
+            result = await renew.renew(
+                self._link,
+                kept.ledger.name,
+                [(row.id, row.generation) for row in rows],
+                self._settings.lease,
+                min(DEADLINE, self._settings.renew_every),
+            )
+        except (Unreachable, Contended) as error:
+            log.warning("%s leases could not be renewed: %s; trying again", len(rows), error)
+            # The server is away for everyone; whoever holds the row still works on it. Due again at once.
+            for row in rows:
+                kept.ledger.renewed(row, marks.now() - int(self._settings.renew_every * 1e9))
+            return
+        self.renewed += len(result.renewed)
+        for row in rows:
+            if row.id in result.renewed:
+                kept.ledger.renewed(row, sent)
+            elif row.id in result.lost:
+                self._lose(kept, row)
+
+    def _lose(self, kept: Kept, row: Held) -> None:
+        if kept.ledger.signal(row, marks.LOST):
+            log.warning("worker %s lost the lease of %s, generation %s", kept.ledger.name, row.id, row.generation)
+            kept.wake()
+
+    async def _pass_cancellations(self) -> None:
+        asked = await renew.cancelled(self._link, [kept.ledger.name for kept in self.workers])
+        for kept in self.workers:
+            if fences := asked.get(kept.ledger.name):
+                for row in kept.ledger.held():
+                    if (row.id, row.generation) in fences and kept.ledger.signal(row, marks.CANCELLED):
+                        kept.wake()
+
+    async def _heartbeat(self) -> None:
+        counters = {kept.ledger.name: kept.ledger.counters() for kept in self.workers if kept.ledger.name}
+        if not counters:
+            return
+        statuses = await members.heartbeat(self._link, counters)
+        for kept in self.workers:
+            if statuses.get(kept.ledger.name) == "draining":
+                kept.drain()

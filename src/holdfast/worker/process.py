@@ -1,0 +1,132 @@
+"""The worker process, as its supervisor starts it: `python -m holdfast.worker.process`.
+
+It listens on a pipe: `s` read your signals, `d` drain, `n` stop now. When the pipe ends, so has the supervisor, and
+the process ends at once; on Linux the kernel sees to it even when no Python code can run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..db.link import backoff, translate
+from ..errors import ConfigurationError, Unreachable
+from ..ownership import members
+from .engine import Engine
+from .ledger import Ledger
+from .loading import load_app, loop_factory
+from .settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from ..app import Holdfast
+
+log = logging.getLogger("holdfast.worker")
+
+CONFIGURATION = 78
+"""Exit code: starting again would not help."""
+ORPHANED = 70
+_PR_SET_PDEATHSIG = 1
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What the supervisor tells a new process."""
+
+    app: str
+    settings: dict[str, object]
+    ledger_fd: int
+    pipe_fd: int
+    parent: int
+    log_level: str = "INFO"
+
+
+def main() -> int:
+    orders = msgspec.json.decode(os.environ.pop("HOLDFAST_PROCESS").encode(), type=Orders)
+    _die_with(orders.parent)
+    logging.basicConfig(level=orders.log_level, format=LOG_FORMAT)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what Ctrl-C means
+    try:
+        settings = msgspec.convert(orders.settings, WorkerSettings)
+        app = load_app(orders.app)
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(_Process(app, settings, orders).run())
+    except ConfigurationError as error:
+        log.error("%s", error)
+        return CONFIGURATION
+
+
+LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel to end this process with its parent, and check that it was not too late to ask."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(ORPHANED)
+
+
+class _Process:
+    def __init__(self, app: Holdfast, settings: WorkerSettings, orders: Orders) -> None:
+        self._orders = orders
+        self._failed: BaseException | None = None
+        self._engine = Engine(app, settings, Ledger(orders.ledger_fd), members.new_name())
+        self._engine.on_failure = self._on_failure
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._now = asyncio.Event()
+        loop.add_signal_handler(signal.SIGTERM, self._over.set)
+        threading.Thread(target=self._listen, args=(loop,), name="holdfast supervisor's pipe", daemon=True).start()
+        await self._start()
+        await self._over.wait()
+        stop = asyncio.create_task(self._engine.stop())
+        now = asyncio.create_task(self._now.wait())
+        await asyncio.wait([stop, now], return_when=asyncio.FIRST_COMPLETED)
+        if not stop.done():
+            stop.cancel()
+            await asyncio.gather(stop, return_exceptions=True)
+            await self._engine.stop_now()
+        now.cancel()
+        return 1 if self._failed is not None else 0
+
+    async def _start(self) -> None:
+        failures = 0
+        while not self._over.is_set():
+            try:
+                return await self._engine.start()
+            except Exception as error:
+                if not isinstance(translate(error), Unreachable):
+                    raise
+                failures += 1
+                if failures in (1, 10) or failures % 60 == 0:
+                    log.warning("cannot reach the server (%s: %s); trying again", type(error).__name__, error)
+                await asyncio.sleep(backoff(failures))
+        return None
+
+    def _on_failure(self, error: BaseException) -> None:
+        self._failed = error
+        self._over.set()
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        while data := os.read(self._orders.pipe_fd, 4096):
+            if b"s" in data:
+                loop.call_soon_threadsafe(self._engine.read_signals)
+            if b"d" in data:
+                loop.call_soon_threadsafe(self._over.set)
+            if b"n" in data:
+                loop.call_soon_threadsafe(self._over.set)
+                loop.call_soon_threadsafe(self._now.set)
+        os._exit(ORPHANED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,250 @@
+"""`holdfast worker`: a supervisor of one or more worker processes.
+
+It keeps their leases and heartbeats from its own loop and connections, sees at once when one dies, hands its rows back
+and starts another, ends one whose handler does not give in, and drains them all on SIGTERM or Ctrl-C; a second one
+stops them now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..db.link import Link, backoff
+from ..errors import Contended, Unreachable
+from ..inbox import ending
+from ..inbox.ending import Ending
+from ..model.job import Claim
+from ..model.outcome import Failed, Released
+from ..ownership import members
+from . import ledger as marks
+from .keeper import Keeper, Kept
+from .ledger import Held, Ledger
+from .process import CONFIGURATION, Orders
+from .settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from ..app import Holdfast
+
+log = logging.getLogger("holdfast.supervisor")
+
+QUICK = 5.0
+"""Seconds: a process that ends sooner is started again with a growing pause."""
+OVERTIME = 15.0
+"""Seconds beyond the drain time after which a process that does not end is ended."""
+
+
+class Supervisor:
+    def __init__(self, app: Holdfast, address: str, settings: WorkerSettings, processes: int, log_level: str) -> None:
+        self._app = app
+        self._address = address
+        self._settings = settings
+        self._log_level = log_level
+        self._keeper = Keeper(app.database, settings)
+        self._link = Link(app.database, "supervisor")
+        self._children = [_Child(self, number) for number in range(processes)]
+        self._draining = False
+        self._served = False
+        """Has any process ever been ready? Then a refusal to start is the server's state, and passes."""
+
+    async def run(self) -> int:
+        """Until drained; the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        keeping = asyncio.create_task(self._keeper.run(), name="holdfast keeper")
+        try:
+            codes = await asyncio.gather(*(child.run() for child in self._children))
+        finally:
+            keeping.cancel()  # the last thing to stop: what still runs keeps its lease until it has ended
+            await asyncio.gather(keeping, return_exceptions=True)
+            await self._link.close()
+        return max(codes)
+
+    def _on_signal(self, number: int) -> None:
+        name = signal.Signals(number).name
+        if not self._draining:
+            log.info("%s: draining; send it again to stop now", name)
+            self._draining = True
+            for child in self._children:
+                child.drain()
+        else:
+            log.warning("%s again: stopping now", name)
+            for child in self._children:
+                child.stop_now()
+
+
+class _Child:
+    """One place for a worker process, filled again whenever it falls empty."""
+
+    def __init__(self, supervisor: Supervisor, number: int) -> None:
+        self._supervisor = supervisor
+        self._number = number
+        self._process: asyncio.subprocess.Process | None = None
+        self._pipe = -1
+        self._draining = False
+        self._culprit: Held | None = None
+        self._pause: asyncio.Event = asyncio.Event()
+
+    async def run(self) -> int:
+        quick = 0
+        while True:
+            began = time.monotonic()
+            code = await self._live()
+            if self._over:
+                return 0 if code == 0 else 1
+            if code == CONFIGURATION and not self._supervisor._served:
+                return CONFIGURATION
+            quick = quick + 1 if time.monotonic() - began < QUICK else 0
+            if quick and await self._drained_within(backoff(quick) * 5):
+                return 0
+
+    @property
+    def _over(self) -> bool:
+        return self._draining or self._supervisor._draining
+
+    async def _live(self) -> int:
+        """Start a process, keep it, and clear up after it."""
+        fd = Ledger.new_file()
+        ledger = Ledger(fd)
+        ledger.set_beat(marks.now())
+        self._culprit = None
+        process = await self._start(fd)
+        os.close(fd)
+        kept = Kept(
+            ledger,
+            wake=lambda: self._send(b"s"),
+            stopped=lambda: _is_stopped(process.pid),
+            overdue=self._end_overdue,
+            drain=self.drain,
+        )
+        self._supervisor._keeper.workers.append(kept)
+        watch = asyncio.create_task(self._note_ready(ledger))
+        code = await process.wait()
+        watch.cancel()
+        self._supervisor._keeper.workers.remove(kept)
+        os.close(self._pipe)
+        self._pipe = -1
+        if ledger.name and (code != 0 or any(ledger.held())):
+            await self._recover(ledger, code)
+        ledger.close()
+        return code
+
+    async def _start(self, ledger_fd: int) -> asyncio.subprocess.Process:
+        supervisor = self._supervisor
+        reader, self._pipe = os.pipe()
+        os.set_blocking(self._pipe, False)
+        orders = Orders(
+            app=supervisor._address,
+            settings=asdict(supervisor._settings),
+            ledger_fd=ledger_fd,
+            pipe_fd=reader,
+            parent=os.getpid(),
+            log_level=supervisor._log_level,
+        )
+        environment = {**os.environ, "HOLDFAST_PROCESS": msgspec.json.encode(orders).decode()}
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "holdfast.worker.process",
+            stdin=asyncio.subprocess.DEVNULL, env=environment, pass_fds=(ledger_fd, reader),
+        )  # fmt: skip
+        os.close(reader)
+        if self._over:
+            self._send(b"d")
+        return self._process
+
+    async def _note_ready(self, ledger: Ledger) -> None:
+        while not ledger.name:
+            await asyncio.sleep(0.05)
+        self._supervisor._served = True
+
+    async def _drained_within(self, seconds: float) -> bool:
+        """A pause before the next start, which a drain cuts short."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._pause.wait()
+        return self._pause.is_set()
+
+    # Telling it
+
+    def drain(self) -> None:
+        if not self._draining:
+            self._draining = True
+            self._pause.set()
+            self._send(b"d")
+            limit = self._supervisor._settings.drain + OVERTIME
+            asyncio.get_running_loop().call_later(limit, self.kill)
+
+    def stop_now(self) -> None:
+        self._send(b"n")
+        asyncio.get_running_loop().call_later(OVERTIME, self.kill)
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            log.warning("ending worker process %s, which did not end by itself", self._process.pid)
+            self._process.kill()
+
+    def _send(self, order: bytes) -> None:
+        if self._pipe >= 0:
+            with suppress(BrokenPipeError, BlockingIOError):
+                os.write(self._pipe, order)
+
+    def _end_overdue(self, row: Held) -> None:
+        if self._culprit is None and self._process is not None and self._process.returncode is None:
+            log.error("job %s is over its time and does not give in: ending process %s", row.id, self._process.pid)
+            self._culprit = row
+            self._process.kill()
+
+    # After its death
+
+    async def _recover(self, ledger: Ledger, code: int) -> None:
+        """Hand back what the dead process held; an attempt that had started counts."""
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        endings = [self._ending(row, how) for row in ledger.held() if row.state != marks.HELD]
+        started = sum(1 for _, outcome in endings if isinstance(outcome, Failed))
+        log.warning("worker %s ended by %s; handing back its rows (%s had started)", ledger.name, how, started)
+        failures = 0
+        while True:
+            try:
+                await ending.write(self._supervisor._link, ledger.name, endings)
+                await self._supervisor._link.run("inbox", "release_worker", ledger.name)
+                return await members.leave(self._supervisor._link, ledger.name, "dead")
+            except (Unreachable, Contended) as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("rows of worker %s could not be handed back: %s; trying again", ledger.name, error)
+                if self._supervisor._draining and failures > 5:
+                    return None  # their leases run out
+                await asyncio.sleep(backoff(failures))
+
+    def _ending(self, row: Held, how: str) -> Ending:
+        claim = Claim(row.id, row.generation, 0, 0, 0, "", 0, "", "", "", None, None)
+        if self._over and how == "exit code 0":
+            return claim, Released()
+        if self._culprit is None:
+            if row.state == marks.ENDED:
+                return claim, Failed("WorkerDied", f"the worker process ended by {how} before the ending was written")
+            return claim, Failed("WorkerDied", f"the worker process ended by {how} during this attempt", crashed=True)
+        if (row.id, row.generation) == (self._culprit.id, self._culprit.generation):
+            return claim, Failed(
+                "Timeout", "the attempt was over its time and could not be cancelled; its process was ended"
+            )
+        return claim, Released()
+
+
+def _is_stopped(pid: int) -> bool:
+    """Is the process suspended (SIGSTOP)? Then it must not keep its leases."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("T", "t")

@@ -13,9 +13,7 @@ def processes_mentioning(what: Path | str) -> list[tuple[int, list[str]]]:
 
 def _all() -> list[tuple[int, list[str]]]:
     if not (PROC / "self" / "cmdline").exists():
-        listing = subprocess.run(
-            ["/bin/ps", "-A", "-o", "pid=,command="], capture_output=True, text=True, check=True
-        )
+        listing = subprocess.run(["/bin/ps", "-A", "-o", "pid=,command="], capture_output=True, text=True, check=True)
         rows = (line.split() for line in listing.stdout.splitlines())
         return [(int(row[0]), row[1:]) for row in rows]
     found = []

@@ -32,4 +32,5 @@ def pay_django(order: Any) -> Job:
 
     with transaction.atomic():
         order.save()
-        return send_receipt.on(connection, key=f"order:{order.pk}").enqueue(order.pk)
+        job: Job = send_receipt.on(connection, key=f"order:{order.pk}").enqueue(order.pk)
+        return job

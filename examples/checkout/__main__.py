@@ -31,8 +31,8 @@ async def main() -> None:
             await pay(conn, 9184, 1999)
             raise CardRefused
 
-    async with hf.worker(poll_max=0.05):
-        while await conn.fetchval("select count(*) from holdfast.inbox"):  # noqa: ASYNC110
+    async with hf.worker(poll=0.05):
+        while await conn.fetchval("select count(*) from holdfast.inbox"):
             await asyncio.sleep(0.02)
 
     for table in ("orders", "mail", "ledger"):

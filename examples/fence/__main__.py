@@ -17,7 +17,7 @@ from holdfast.embedded import EmbeddedPostgres
 
 async def until(fact: Callable[[], object], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
-        while not fact():  # noqa: ASYNC110 - the fact is in a file
+        while not fact():
             await asyncio.sleep(0.05)
 
 

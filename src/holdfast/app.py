@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
 import asyncpg
 
 from .context import Context, TxContext
 from .db import callers
-from .db.database import Connection, Database, resolve_url
-from .db.link import Unreachable, backoff, translate
+from .db.database import REFUSALS, Connection, Database, resolve_url
+from .db.link import Contended, Unreachable, backoff, translate
 from .db.portal import Portal
-from .errors import ConfigurationError, NotFound
+from .errors import ConfigurationError, InvalidInput, NotFound, SchemaError
 from .inbox import enqueue
 from .inbox.enqueue import Order
-from .model.durations import Duration
+from .model.durations import Duration, seconds
 from .model.job import Job
-from .model.limits import DEFAULT_LIMITS, Limits, check_name
+from .model.limits import DEFAULT_LIMITS, Limits, check_name, check_schema
 from .schema import migrate
 from .tasks import Maker, Task, Upcast, define
 from .worker.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from .worker.embedded import EmbeddedWorker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,7 +36,7 @@ T = TypeVar("T")
 COPY_FROM = 5000
 """Rows from which `enqueue_many` uses COPY by itself."""
 UNKNOWN_TRIES = 8
-"""How often an enqueue of our own whose outcome is unknown is repeated, under the same id, before it gives up."""
+"""How often an enqueue of our own is tried, always under the same id, before an unknown outcome is the caller's."""
 
 
 class TaskDecorator(Protocol):
@@ -58,7 +61,7 @@ class Holdfast:
         self, url: str | None = None, *, schema: str = "holdfast", pooler: bool = False, limits: Limits = DEFAULT_LIMITS
     ) -> None:
         self._url = url
-        self._schema = schema
+        self._schema = check_schema(schema)
         self._pooler = pooler
         self._database: Database | None = None
         self.limits = limits
@@ -117,7 +120,9 @@ class Holdfast:
                 version=version,
             )  # fmt: skip
             if definition.kind in self.tasks:
-                raise ConfigurationError(f"There is already a task {definition.kind!r}; pass name='…' to tell them apart")
+                raise ConfigurationError(
+                    f"There is already a task {definition.kind!r}; pass name='…' to tell them apart"
+                )
             task: Task[Any, Any] = Task(self, definition)
             self.tasks[definition.kind] = task
             return task
@@ -131,7 +136,8 @@ class Holdfast:
             definition = task.definition
             if not 1 <= from_version < definition.version:
                 raise ConfigurationError(
-                    f"{definition.kind} is at version {definition.version}; expected from_version below that, got {from_version}"
+                    f"from_version: {definition.kind} is at version {definition.version}; expected 1 to "
+                    f"{definition.version - 1}, got {from_version}; raise the task's version first"
                 )
             if from_version in definition.upcasts:
                 raise ConfigurationError(f"{definition.kind} already has an upcast from version {from_version}")
@@ -143,41 +149,42 @@ class Holdfast:
     # Enqueueing on a connection of our own
 
     def caller(self, connection: Any) -> callers.Caller:
+        """The way to run operations on someone's open connection."""
         return callers.caller(connection)
 
     async def enqueue_own(self, maker: Maker, arguments: dict[str, Any]) -> Job:
-        """Enqueue one job. When the answer is lost, it is asked again under the same id, which cannot add a second."""
+        """Enqueue one job; when the answer is lost, ask again under the same id, which cannot add a second."""
         order, terms = maker.order(arguments), maker.terms
-        operation = enqueue.one(self.database, order, terms)
-        for failures in range(UNKNOWN_TRIES):
-            try:
-                return await self._run(operation)
-            except Unreachable:
-                await asyncio.sleep(backoff(failures))
-                operation = enqueue.again(self.database, order, terms)
-        return await self._run(operation)
+
+        async def enqueue_one(connection: Any, repeated: bool) -> Job:
+            operation = (enqueue.again if repeated else enqueue.one)(self.database, order, terms)
+            return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
+
+        return await self._insist(enqueue_one)
 
     async def enqueue_many_own(self, maker: Maker, orders: Sequence[Order], copy: bool | None) -> list[Job]:
+        """Enqueue all or none, as patiently as `enqueue_own`."""
         keyed = any(order.idempotency_key is not None for order in orders)
-        if copy is None:
-            copy = len(orders) >= COPY_FROM and not keyed
         if copy and keyed:
-            raise ConfigurationError("copy: COPY cannot look up idempotency keys; leave copy out")
-        pool = await self._pool()
-        try:
-            async with pool.acquire() as connection, connection.transaction():
-                if copy:
+            raise InvalidInput("copy", "COPY cannot look up idempotency keys; leave copy out")
+        copying = len(orders) >= COPY_FROM and not keyed if copy is None else copy
+
+        async def enqueue_all(connection: Any, repeated: bool) -> list[Job]:
+            if repeated:
+                operation = enqueue.all_again(self.database, orders, maker.terms)
+                return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
+            async with connection.transaction():
+                if copying:
                     return await self._copy(connection, maker, orders)
                 made: enqueue.Made = {}
-                for operation in enqueue.many(self.database, orders, maker.terms):
-                    made |= operation.decode(await connection.fetch(operation.sql, *operation.parameters))
-        except Exception as error:
-            raise translate(error) from error
-        return [made[order.id] for order in orders]
+                for part in enqueue.many(self.database, orders, maker.terms):
+                    made |= part.decode(await connection.fetch(part.sql, *part.parameters))
+            return [made[order.id] for order in orders]
+
+        return await self._insist(enqueue_all) if orders else []
 
     async def _copy(self, connection: Any, maker: Maker, orders: Sequence[Order]) -> list[Job]:
-        # The xid is drawn first, then the time is read: the claim floor relies on that order.
-        now = await connection.fetchval("select clock_timestamp() from (select pg_current_xact_id() offset 0) as xid")
+        now = await connection.fetchval(self.database.sql("inbox", "enqueue_copy"))
         await connection.copy_records_to_table(
             "inbox",
             schema_name=self.database.schema,
@@ -186,10 +193,32 @@ class Holdfast:
         )
         return [Job(order.id) for order in orders]
 
-    async def _run(self, operation: callers.Operation[T]) -> T:
-        pool = await self._pool()
+    async def _insist(self, ask: Callable[[Any, bool], Awaitable[T]]) -> T:
+        """Ask until there is an answer; `ask` is told whether it asked before."""
+        failures = 0
+        while True:
+            try:
+                pool = await self._pool()
+                with self._translated():
+                    async with pool.acquire() as connection:
+                        return await ask(connection, failures > 0)
+            except (Unreachable, Contended):
+                failures += 1
+                if failures == UNKNOWN_TRIES:
+                    raise
+                await asyncio.sleep(backoff(failures))
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
         try:
-            return operation.decode(await pool.fetch(operation.sql, *operation.parameters))
+            yield
+        except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError) as error:
+            raise SchemaError(
+                f"The schema {self.database.schema!r} at {self.database.shown} is missing or older than this release "
+                f"({error}). Run: holdfast migrate"
+            ) from error
+        except REFUSALS as error:
+            raise self.database.refusal(error) from None
         except Exception as error:
             translated = translate(error)
             if translated is error:
@@ -215,20 +244,45 @@ class Holdfast:
         return await pool
 
     def portal_run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on our own event loop, in a thread, and wait."""
         return self._portal.run(work)
 
     # Working
 
     @asynccontextmanager
-    async def worker(self, **settings: Any) -> AsyncIterator[Any]:
+    async def worker(
+        self,
+        *,
+        queues: Sequence[str] = (),
+        concurrency: int = 20,
+        lease: Duration = "90s",
+        drain: Duration = "25s",
+        grace: Duration = "10s",
+        housekeeping: Duration = "10s",
+        poll: Duration = "1s",
+    ) -> AsyncIterator[EmbeddedWorker]:
         """Run a worker inside this process: `async with hf.worker(concurrency=10):`.
+
+        It serves the queues of the registered tasks, or those named. Leaving the block drains it: running jobs may take
+        `drain` to finish, the rest goes back. `poll` is the longest pause between looks when there is nothing to do.
 
         Leases are renewed from a thread, which is weaker than the supervisor of `holdfast worker`: a handler that
         holds the GIL for longer than the lease loses it.
         """
         from .worker.embedded import EmbeddedWorker
 
-        worker = EmbeddedWorker(self, WorkerSettings(**settings))
+        longest = seconds(poll, "poll")
+        settings = WorkerSettings(
+            queues=tuple(check_name("queue", queue) for queue in queues),
+            concurrency=concurrency,
+            lease=seconds(lease, "lease"),
+            drain=seconds(drain, "drain"),
+            grace=seconds(grace, "grace"),
+            housekeeping=seconds(housekeeping, "housekeeping"),
+            poll_min=min(0.005, longest),
+            poll_max=longest,
+        )
+        worker = EmbeddedWorker(self, settings)
         await worker.start()
         try:
             yield worker
@@ -257,18 +311,14 @@ class Holdfast:
         await self.query("inbox", "pause", check_name("queue", queue))
 
     async def resume(self, queue: str) -> None:
+        """Claim from this queue again."""
         await self.query("inbox", "resume", check_name("queue", queue))
 
     async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run the statement of `room/name.sql` on a connection of our own."""
         pool = await self._pool()
-        try:
+        with self._translated():
             return list(await pool.fetch(self.database.sql(room, name), *arguments))
-        except Exception as error:
-            translated = translate(error)
-            if translated is error:
-                raise
-            raise translated from error
 
     async def close(self) -> None:
         """Close the connections of this event loop, and those of the synchronous calls."""
@@ -281,6 +331,10 @@ class Holdfast:
             if other is not None:
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(other.close(), loop))
             self._portal.stop()
+
+    def close_sync(self) -> None:
+        """As `close`, for code that does not await."""
+        asyncio.run(self.close())
 
 
 async def _keep(connection: Connection) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from .db.database import Connection
 from .errors import Cancelled, LeaseLost, Timeout
 from .model.job import Claim
+from .model.limits import check_key
 
 
 class Desk(Protocol):
@@ -101,7 +102,7 @@ class Context:
         The marker is durable and written when the block ends without an exception. Handlers that are not async write
         `with ctx.once(key) as first:`.
         """
-        return Once(self._desk, self._claim, key)
+        return Once(self._desk, self._claim, check_key("key", key))
 
     def _tell(self, reason: LeaseLost | Cancelled | Timeout) -> None:
         if self._stop is None:

@@ -29,6 +29,7 @@ class InvalidInput(HoldfastError, ValueError):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
         self.field = field
+        self.problem = message
 
 
 class InvalidPayload(InvalidInput):

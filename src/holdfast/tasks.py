@@ -89,14 +89,27 @@ class Definition:
 
 
 def define(
-    function: Handler, *, name: str | None, queue: str, max_attempts: int, priority: int, timeout: Duration, version: int
+    function: Handler,
+    *,
+    name: str | None,
+    queue: str,
+    max_attempts: int,
+    priority: int,
+    timeout: Duration,
+    version: int,
 ) -> Definition:
     """Read a handler's signature; refuse what cannot be stored or called later."""
     kind = check_name("name", name or function.__name__)
     if kind == "<lambda>" or "<locals>" in kind:
         raise ConfigurationError("name: a task needs a stable name; pass name='…'")
     parameters = list(inspect.signature(function).parameters.values())
-    hints = typing.get_type_hints(function, include_extras=True)
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ConfigurationError(
+            f"{kind}: its annotations are read when it is registered, and {error}; "
+            "import that name at run time, not only under TYPE_CHECKING"
+        ) from None
     context = _context_of(parameters[0], hints) if parameters else None
     is_async = inspect.iscoroutinefunction(function)
     wants_tx = context is not None and issubclass(context, TxContext)
@@ -108,13 +121,19 @@ def define(
         queue=check_name("queue", queue),
         max_attempts=check_int("max_attempts", max_attempts, 1, 2**31 - 1),
         priority=check_int("priority", priority, PRIORITIES[0], PRIORITIES[-1]),
-        timeout=seconds(timeout, "timeout"),
+        timeout=_positive("timeout", timeout),
         version=check_int("version", version, 1, 2**31 - 1),
         wants_context=context is not None,
         wants_tx=wants_tx,
         is_async=is_async,
         arguments=_arguments_type(kind, parameters[1:] if context else parameters, hints),
     )
+
+
+def _positive(field: str, duration: Duration) -> float:
+    if (number := seconds(duration, field)) == 0:
+        raise InvalidInput(field, f"expected a duration above zero, got {duration!r}")
+    return number
 
 
 def _context_of(parameter: inspect.Parameter, hints: dict[str, Any]) -> type[Context] | None:
@@ -126,7 +145,9 @@ def _arguments_type(kind: str, parameters: Sequence[inspect.Parameter], hints: d
     fields: list[Any] = [("type_", str, msgspec.field(default="", name="type"))]
     for parameter in parameters:
         if parameter.name in ("type", "type_"):
-            raise ConfigurationError(f"{kind}: a parameter cannot be named {parameter.name!r}; that name carries the kind")
+            raise ConfigurationError(
+                f"{kind}: a parameter cannot be named {parameter.name!r}; that name carries the kind"
+            )
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ConfigurationError(f"{kind}: expected named parameters only, got {parameter}")
         hint = hints.get(parameter.name, Any)
@@ -166,8 +187,8 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<Task {self._definition.kind}>"
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._definition.function(*arguments, **keywords)
+    def __call__(self, *arguments: Any, **keywords: Any) -> R:
+        return cast(R, self._definition.function(*arguments, **keywords))
 
     @property
     def definition(self) -> Definition:
@@ -254,7 +275,9 @@ def bind(definition: Definition, arguments: tuple[Any, ...], keywords: dict[str,
     bound = dict(zip(names, arguments, strict=False))
     for name, value in keywords.items():
         if name not in names:
-            raise InvalidPayload(str(name), f"is not an argument of {definition.kind}; it takes {', '.join(names) or 'none'}")
+            raise InvalidPayload(
+                str(name), f"is not an argument of {definition.kind}; it takes {', '.join(names) or 'none'}"
+            )
         if name in bound:
             raise InvalidPayload(name, "was given twice")
         bound[name] = value
@@ -282,7 +305,7 @@ class Maker:
             raise InvalidInput("id", f"expected a UUID, got {type(options.id).__name__}")
         return Terms(
             kind=task.kind,
-            queue=check_name("queue", options.queue) if options.queue is not None else task.queue,
+            queue=check_name("queue", options.queue, self.limits) if options.queue is not None else task.queue,
             priority=_or_default("priority", options.priority, task.priority, PRIORITIES[0], PRIORITIES[-1]),
             delay=seconds(options.delay, "delay") if options.delay is not None else None,
             at=check_instant("at", options.at) if options.at is not None else None,
@@ -319,13 +342,18 @@ class Maker:
         return [self._numbered(position, *pair) for position, pair in enumerate(zip(rows, keys, strict=True))]
 
     def _numbered(self, position: int, arguments: Mapping[str, Any], idempotency_key: str | None) -> Order:
+        if not isinstance(arguments, Mapping):
+            raise InvalidPayload(
+                f"[{position}]",
+                f"expected arguments by name, such as {{'order_id': 1}}, got a {type(arguments).__name__}",
+            )
         try:
             order = self.order(bind(self.definition, (), dict(arguments)))
             if idempotency_key is None:
                 return order
             return replace(order, idempotency_key=check_key("idempotency_key", idempotency_key, self.limits))
         except InvalidInput as refused:
-            raise type(refused)(f"[{position}].{refused.field}", str(refused).partition(": ")[2]) from None
+            raise type(refused)(f"[{position}].{refused.field}", refused.problem) from None
 
 
 def _or_default(field: str, value: int | None, default: int, low: int, high: int) -> int:
@@ -335,8 +363,11 @@ def _or_default(field: str, value: int | None, default: int, low: int, high: int
 def _headers(headers: Mapping[str, str] | None, limits: Limits) -> str | None:
     if headers is None:
         return None
-    if not all(isinstance(k, str) and isinstance(v, str) for k, v in dict(headers).items()):
-        raise InvalidInput("headers", "expected text by text, such as {'traceparent': '00-…'}")
+    for part in (part for pair in dict(headers).items() for part in pair):
+        if not isinstance(part, str):
+            raise InvalidInput(
+                "headers", f"expected text by text, such as {{'traceparent': '00-…'}}, got a {type(part).__name__}"
+            )
     return payloads.encode_value("headers", dict(headers), limits)
 
 

@@ -1,11 +1,10 @@
 """The command line as its users meet it: a process, a database, what it says and how it ends."""
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,6 @@ from uuid import UUID
 import psycopg
 import pytest
 from psycopg.rows import dict_row
-from tests.support.databases import Server
-
-from holdfast import Holdfast
 
 Row = dict[str, Any]
 
@@ -86,12 +82,6 @@ def bare(database_url: str, tmp_path: Path) -> Shell:
 
 
 @pytest.fixture
-def shell(postgres: Server, tmp_path: Path) -> Iterator[Shell]:
+def shell(migrated_url: str, tmp_path: Path) -> Shell:
     """A shell whose database is migrated."""
-    template = postgres.template("migrated", lambda url: asyncio.run(_migrate(url)))
-    with postgres.database(template) as url:
-        yield Shell(url, tmp_path)
-
-
-async def _migrate(url: str) -> None:
-    await Holdfast(url).migrate()
+    return Shell(migrated_url, tmp_path)

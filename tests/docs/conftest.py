@@ -3,35 +3,20 @@
 import ast
 import asyncio
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
-import pytest
 from psycopg import sql as composed
-from tests.support.databases import Server
 from tests.support.pages import Block
 
 from holdfast import Holdfast
 
 
-@pytest.fixture
-def installed_url(postgres: Server) -> Iterator[str]:
-    """The address of a database of this test's own, migrated to this release."""
-    template = postgres.template("migrated", lambda url: asyncio.run(_migrate(url)))
-    with postgres.database(template) as url:
-        yield url
-
-
-async def _migrate(url: str) -> None:
-    await Holdfast(url).migrate()
-
-
 async def run_jobs(app: Holdfast) -> None:
     """Work off everything that is due, as a worker would."""
-    async with app.worker(concurrency=4, poll_max=0.02):
+    async with app.worker(concurrency=4, poll=0.02):
         async with asyncio.timeout(30):
-            while await _open_jobs(app):  # noqa: ASYNC110
+            while await _open_jobs(app):
                 await asyncio.sleep(0.01)
 
 
@@ -52,7 +37,7 @@ def run_sql(block: Block, url: str) -> None:
     """Run a block of statements; those with parameters are prepared, which checks all but their values."""
     with psycopg.connect(url, autocommit=True) as connection:
         if "$1" not in block.text:
-            connection.execute(composed.SQL(block.text), prepare=False)  # type: ignore[arg-type]
+            connection.execute(composed.SQL(block.text), prepare=False)
             return
         for number, statement in enumerate(filter(None, (part.strip() for part in block.text.split(";")))):
-            connection.execute(composed.SQL(f"prepare s{number} as {statement}"))  # type: ignore[arg-type]
+            connection.execute(composed.SQL(f"prepare s{number} as {statement}"))

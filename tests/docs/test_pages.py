@@ -18,18 +18,18 @@ OTHERS = ("", "sh", "text", "json", "toml", "console")
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 async def test_the_code_of_a_page_runs(
-    page: Path, installed_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOLDFAST_DATABASE_URL", installed_url)
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", migrated_url)
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": f"page_{page.stem}", "run_jobs": run_jobs, "url": installed_url}
+    names: dict[str, Any] = {"__name__": f"page_{page.stem}", "run_jobs": run_jobs, "url": migrated_url}
     for block in blocks(page):
         if block.reason is not None:
             continue
         if block.language == "python":
             await run_python(block, names)
         elif block.language == "sql":
-            await asyncio.to_thread(run_sql, block, installed_url)
+            await asyncio.to_thread(run_sql, block, migrated_url)
     for value in names.values():
         if type(value).__name__ == "Holdfast":
             await value.close()
@@ -73,7 +73,7 @@ def test_every_page_is_in_the_index() -> None:
 
 def test_the_code_of_the_pages_type_checks(tmp_path: Path) -> None:
     """Each page's Python in one file, awaits moved into a function, under mypy --strict."""
-    checked = []
+    checked: list[str] = []
     for page in PAGES:
         shown = [block.text for block in blocks(page) if block.language == "python" and block.reason is None]
         if shown:

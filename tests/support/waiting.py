@@ -1,7 +1,10 @@
 """Waiting for a fact, not for a time."""
 
+import asyncio
 import time
 from collections.abc import Callable
+
+import asyncpg
 
 
 def wait_until(fact: Callable[[], bool], seconds: float = 60) -> None:
@@ -10,3 +13,19 @@ def wait_until(fact: Callable[[], bool], seconds: float = 60) -> None:
     while not fact():
         assert time.monotonic() < deadline, f"{fact} did not hold within {seconds} s"
         time.sleep(0.01)
+
+
+async def until_blocked(observer: "asyncpg.Connection[asyncpg.Record]", sessions: int = 1) -> None:
+    """Return once so many sessions of this database wait for a lock.
+
+    The observer must not be inside a transaction: there, statistics stand still.
+    """
+    assert not observer.is_in_transaction()
+    async with asyncio.timeout(60):
+        while True:
+            waiting = await observer.fetchval(
+                "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+            )
+            if waiting >= sessions:
+                return
+            await asyncio.sleep(0.005)

@@ -19,8 +19,8 @@ Row = Any
 """Whatever the driver's rows are: sequences of columns."""
 
 TAKEN = (
-    "an asyncpg connection, a psycopg 3 Connection or AsyncConnection, a SQLAlchemy Session, AsyncSession, Connection or "
-    "AsyncConnection, or a Django connection"
+    "an asyncpg connection, a psycopg 3 Connection or AsyncConnection, a SQLAlchemy Session, AsyncSession, "
+    "Connection or AsyncConnection, or a Django connection"
 )
 _ADVICE = "Begin one, so that the job commits with your work; or leave the connection out to commit the job by itself."
 
@@ -60,9 +60,15 @@ def caller(connection: Any) -> Caller:
 
 
 @cache
-def _named(sql: str, pattern: str) -> str:
-    """The statement with `$1` written as the driver wants it."""
-    return re.sub(r"\$(\d+)", pattern, sql.replace("%", "%%") if "%(" in pattern else sql)
+def _for_psycopg(sql: str) -> str:
+    """The statement with `$1` written as `%(p1)s`."""
+    return re.sub(r"\$(\d+)", r"%(p\1)s", sql.replace("%", "%%"))
+
+
+@cache
+def _for_sqlalchemy(sql: str) -> str:
+    """The statement with `$1` written as `:p1`, and the colons of its casts marked as no part of a name."""
+    return re.sub(r"\$(\d+)", r":p\1", sql.replace(":", r"\:"))
 
 
 def _by_name(operation: Operation[Any]) -> dict[str, Any]:
@@ -97,7 +103,7 @@ class _Psycopg:
 
         _check_psycopg(self._connection)
         with self._connection.cursor(row_factory=tuple_row) as cursor:
-            cursor.execute(_named(operation.sql, r"%(p\1)s"), _by_name(operation))
+            cursor.execute(_for_psycopg(operation.sql), _by_name(operation))
             return operation.decode(cursor.fetchall())
 
 
@@ -112,7 +118,7 @@ class _AsyncPsycopg:
 
         _check_psycopg(self._connection)
         async with self._connection.cursor(row_factory=tuple_row) as cursor:
-            await cursor.execute(_named(operation.sql, r"%(p\1)s"), _by_name(operation))
+            await cursor.execute(_for_psycopg(operation.sql), _by_name(operation))
             return operation.decode(await cursor.fetchall())
 
 
@@ -128,7 +134,7 @@ def _check_sqlalchemy(connection: Any) -> None:
 def _sqlalchemy_text(operation: Operation[Any]) -> Any:
     from sqlalchemy import text
 
-    return text(_named(operation.sql, r":p\1"))
+    return text(_for_sqlalchemy(operation.sql))
 
 
 class _Session:
@@ -190,7 +196,7 @@ class _Django:
         if not self._connection.in_atomic_block and self._connection.get_autocommit():
             raise NotInTransaction(f"This Django connection is not inside transaction.atomic(). {_ADVICE}")
         with self._connection.cursor() as cursor:
-            cursor.execute(_named(operation.sql, r"%(p\1)s"), _by_name(operation))
+            cursor.execute(_for_psycopg(operation.sql), _by_name(operation))
             return operation.decode(cursor.fetchall())
 
 

@@ -28,6 +28,13 @@ COMMAND_TIMEOUT = 60.0
 
 Connection = asyncpg.Connection
 
+REFUSALS = (
+    asyncpg.InvalidPasswordError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+)
+"""Answers to a login that asking again does not change."""
+
 
 @dataclass(frozen=True, slots=True)
 class Database:
@@ -47,9 +54,7 @@ class Database:
 
     async def connect(self, purpose: str, planner: bool = False) -> Connection:
         """A new connection; `planner` pins the plans of a worker's statements."""
-        settings = (
-            {} if self.pooler else {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
-        )
+        settings = {} if self.pooler else {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
         try:
             return await asyncpg.connect(
                 self.url,
@@ -58,12 +63,14 @@ class Database:
                 server_settings=settings,
                 statement_cache_size=0 if self.pooler else 100,
             )
-        except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
-            raise ConfigurationError(f"The server at {self.shown} refused to log us in: {error}") from None
-        except asyncpg.InvalidCatalogNameError as error:
-            raise ConfigurationError(
-                f"{error} (at {self.shown}). Create it with createdb, or correct the URL."
-            ) from None
+        except REFUSALS as error:
+            raise self.refusal(error) from None
+
+    def refusal(self, error: Exception) -> ConfigurationError:
+        """What to tell of one of `REFUSALS`."""
+        if isinstance(error, asyncpg.InvalidCatalogNameError):
+            return ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.")
+        return ConfigurationError(f"The server at {self.shown} refused to log us in: {error}")
 
     @property
     def shown(self) -> str:
@@ -79,7 +86,8 @@ def resolve_url(url: str | None = None) -> str | None:
     scheme, separator, rest = found.partition("://")
     if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
         raise ConfigurationError(
-            f"expected a database URL such as postgresql://user@host/name, got one that begins with {scheme.split(':')[0][:20]!r}"
+            "expected a database URL such as postgresql://user@host/name, "
+            f"got one that begins with {scheme.split(':')[0][:20]!r}"
         )
     return f"postgresql://{rest}"
 

@@ -82,9 +82,7 @@ class Link:
                     raise
                 raise translated from error
 
-    async def run(
-        self, room: str, name: str, *arguments: Any, deadline: float = DEADLINE
-    ) -> list[asyncpg.Record]:
+    async def run(self, room: str, name: str, *arguments: Any, deadline: float = DEADLINE) -> list[asyncpg.Record]:
         """Run the statement of `room/name.sql`."""
         return await self.fetch(self.database.sql(room, name), *arguments, deadline=deadline)
 

@@ -16,6 +16,7 @@ class Portal:
         self._name = name
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._pid = -1
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -27,7 +28,8 @@ class Portal:
             if self._loop is None or self._pid != os.getpid():
                 self._pid = os.getpid()
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True).start()
+                self._thread = threading.Thread(target=_run, args=(self._loop,), name=self._name, daemon=True)
+                self._thread.start()
             return self._loop
 
     @property
@@ -35,6 +37,18 @@ class Portal:
         return self._loop is not None and self._pid == os.getpid()
 
     def stop(self) -> None:
-        loop, self._loop = self._loop, None
-        if loop is not None and self._pid == os.getpid():
-            loop.call_soon_threadsafe(loop.stop)
+        """End the loop and its thread; the next `run` makes new ones."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+            thread, self._thread = self._thread, None
+            if loop is None or thread is None or self._pid != os.getpid():
+                return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()

@@ -24,5 +24,5 @@ async def check_server(connection: Connection) -> None:
         raise UnsafeServer("fsync is off: a crash of this server loses acknowledged work; turn it on")
     if synchronous_commit == "off":
         raise UnsafeServer(
-            "synchronous_commit is off: a crash of this server loses acknowledged work; turn it on for this database or role"
+            "synchronous_commit is off: a crash of this server loses acknowledged work; turn it on for this role"
         )

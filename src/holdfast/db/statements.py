@@ -14,5 +14,8 @@ def statement(room: str, name: str, schema: str) -> str:
 
 
 def in_schema(text: str, schema: str) -> str:
-    """Put the schema's name, already checked to be a plain identifier, in place of the default one."""
-    return text if schema == "holdfast" else text.replace("holdfast.", f"{schema}.")
+    """Put the schema's name, already checked to be a plain identifier, in place of the default one.
+
+    Quoted, because a plain identifier may still be a word of SQL, such as `order`.
+    """
+    return text if schema == "holdfast" else text.replace("holdfast.", f'"{schema}".')

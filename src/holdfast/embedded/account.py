@@ -67,9 +67,7 @@ def server_account() -> Account:
 
 def _unprivileged() -> Account:
     known = [entry for entry in pwd.getpwall() if entry.pw_uid != 0]
-    known.sort(
-        key=lambda entry: PREFERRED.index(entry.pw_name) if entry.pw_name in PREFERRED else len(PREFERRED)
-    )
+    known.sort(key=lambda entry: PREFERRED.index(entry.pw_name) if entry.pw_name in PREFERRED else len(PREFERRED))
     if not known:
         raise EmbeddedPostgresError(
             "Postgres refuses to run as root, and the user database names nobody else to run it as. "

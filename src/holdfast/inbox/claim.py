@@ -55,7 +55,8 @@ class Claimer:
         self.floor = Floor(lanes)
         self._lane_queues = [lane.queue for lane in lanes]
         self._lane_priorities = [lane.priority for lane in lanes]
-        self._session = -1
+        self._session = 0
+        self._answered_at = time.monotonic()
         self._rescan_at = 0.0
         self._patrol = _Patrol(self.floor)
         self.rescans = 0
@@ -64,12 +65,13 @@ class Claimer:
 
     async def claim(self, limit: int) -> Batch:
         """Claim up to `limit` due rows."""
-        if self._session != self._link.connects:
-            self.floor.reset()
+        if limit < 1:
+            return Batch([], None)
         await self._walk_patrol()
         rescan = self.rescanning and time.monotonic() >= self._rescan_at
         starts = self.floor.starts(rescan)
         began = time.monotonic()
+        elapsed = began - self._answered_at
         probe("claim.before")
         rows = await self._link.run(
             "inbox", "claim",
@@ -77,13 +79,19 @@ class Claimer:
             limit, self._known.kinds, self._known.spread, self._worker, self._lease, rescan,
         )  # fmt: skip
         probe("claim.after")
-        self._session = self._link.connects
-        claims = [_decode(row) for row in rows] if rows[0][4] is not None else []
-        again = self._move_floor(rows, full=len(claims) >= limit, rescan=rescan)
+        self._answered_at = time.monotonic()
+        claims = [Claim(*row[7:]) for row in rows] if rows[0][4] is not None else []
+        if self._reconnected():
+            again = True
+        else:
+            again = self._move_floor(rows, full=len(claims) >= limit, rescan=rescan, elapsed=elapsed)
         if rescan:
             self.rescans += 1
-            pause = min(max((time.monotonic() - began) * 20, RESCAN_MIN), RESCAN_MAX)
-            self._rescan_at = 0.0 if again else time.monotonic() + pause
+        if again:
+            self._rescan_at = 0.0
+        elif rescan:
+            pause = min(max((self._answered_at - began) * 20, RESCAN_MIN), RESCAN_MAX)
+            self._rescan_at = self._answered_at + pause
         return Batch(claims, rows[0][3])
 
     async def claim_suspect(self) -> Claim | None:
@@ -100,31 +108,45 @@ class Claimer:
         probe("claim.after")
         return Claim(*rows[0]) if rows else None
 
-    def _move_floor(self, rows: list[asyncpg.Record], full: bool, rescan: bool) -> bool:
-        """True when a transaction that was set aside has ended: scan again at once."""
+    def _reconnected(self) -> bool:
+        """Did this claim run in a new session, perhaps on another server? Then the floor it began from meant nothing.
+
+        Known only afterwards: a broken link connects again within the call.
+        """
+        before, self._session = self._session, self._link.connects
+        if before in (0, self._session):
+            return False
+        self.floor.reset()
+        return True
+
+    def _move_floor(self, rows: list[asyncpg.Record], full: bool, rescan: bool, elapsed: float) -> bool:
+        """True when everything is to be scanned again at once."""
         at, paused, snapshot = rows[0][0], rows[0][1] or (), rows[0][2]
         ends: list[Position | None] = [(at, 0)] * len(self.floor.lanes)
         if full:
             last = max(row[4] for row in rows)
             ends[last - 1] = max((row[5], row[6]) for row in rows if row[4] == last)
             ends[last:] = [None] * (len(ends) - last)
-        self.floor.claimed(at, ends, paused)
+        if not self.floor.claimed(at, ends, paused, elapsed):
+            return True
         return rescan and self.floor.observed(at, Snapshot.parse(snapshot), ends, paused)
 
     async def _walk_patrol(self) -> None:
-        lane = self._patrol.lane()
-        if lane is None:
-            return
-        hint = self.floor.hint(lane)
-        cursor = self._patrol.cursor
-        rows = await self._link.run(
-            "inbox", "patrol", lane.queue, lane.priority, cursor[0], cursor[1], hint[0], hint[1], PATROL_CHUNK,
-            self._known.kinds, self._known.spread,
-        )  # fmt: skip
-        seen, end_at, end_seq, runnable_at, runnable_seq = rows[0]
-        if runnable_at is not None:
-            self.floor.lower(lane, (runnable_at, runnable_seq))
-        self._patrol.walked((end_at, end_seq) if seen >= PATROL_CHUNK and runnable_at is None else None)
+        """Walk the lanes whose turn it is, one long chunk at most."""
+        while (lane := self._patrol.lane()) is not None:
+            hint = self.floor.hint(lane)
+            cursor = self._patrol.cursor
+            rows = await self._link.run(
+                "inbox", "patrol", lane.queue, lane.priority, cursor[0], cursor[1], hint[0], hint[1], PATROL_CHUNK,
+                self._known.kinds, self._known.spread,
+            )  # fmt: skip
+            seen, end_at, end_seq, runnable_at, runnable_seq = rows[0]
+            if runnable_at is not None:
+                self.floor.lower(lane, (runnable_at, runnable_seq))
+            more = seen >= PATROL_CHUNK
+            self._patrol.walked((end_at, end_seq) if more and runnable_at is None else None)
+            if more:
+                return
 
 
 class _Patrol:
@@ -149,7 +171,3 @@ class _Patrol:
         self.cursor = end or START
         if end is None:
             self._left.pop()
-
-
-def _decode(row: asyncpg.Record) -> Claim:
-    return Claim(*row[7:])

@@ -1,8 +1,9 @@
 -- Claim due rows of the lanes, in the order of the index, from each lane's floor on.
 -- Takes    $1–$4 lanes: queue, priority, floor (available_at, seq); $5 limit; $6 kinds, $7 {kind: [oldest, newest]}
 --          payload versions of kinds that know more than version 1; $8 worker; $9 lease in seconds; $10 rescan?
--- Returns  at least one row: the time, paused queues, and on a rescan the snapshot and whether suspects wait;
---          then one row per claim (lane is null when there is none).
+-- Returns  at least one row: the time, paused queues, and on a rescan the snapshot and whether suspects wait that
+--          claim_suspect.sql would take; then one row per claim (lane is null when there is none). A row that was
+--          cancelled while an earlier attempt ran comes back with "cancelled" and is not to be run.
 -- Locks    the claimed rows; never waits.
 -- Index    idx_inbox_claim per lane, then the primary key. Sorts nothing.
 with lane as (
@@ -46,9 +47,11 @@ claimed as (
         fence = nextval('holdfast.fence')
     from due
     where i.id = due.id
-    returning due.n as lane, i.available_at, i.seq, i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts,
+    returning due.n as lane,
+              -- Drivers know no time before the year 1; the floor takes that year for the beginning of time.
+              greatest(i.available_at, timestamptz '0001-01-01 00:00:00+00') as available_at, i.seq, i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts,
               i.kind, i.payload_version, i.payload::text as payload, i.queue, i.partition_key, i.headers::text as headers,
-              i.idempotency_key
+              i.idempotency_key, i.cancel_requested_at is not null as cancelled
 )
 select holdfast.clock() as at,
        (select array_agg(q.name) from holdfast.queues q where q.paused_at is not null) as paused,
@@ -56,8 +59,14 @@ select holdfast.clock() as at,
        case when $10 then exists (
            select from holdfast.inbox s
            where s.status = 'pending' and s.crashes > 0 and s.available_at <= holdfast.clock() and s.queue = any ($1::text[])
+             and not exists (select from holdfast.queues q where q.name = s.queue and q.paused_at is not null)
+             and s.kind = any ($6::text[])
+             and case when $7::jsonb ? s.kind
+                      then s.payload_version between ($7::jsonb -> s.kind ->> 0)::int and ($7::jsonb -> s.kind ->> 1)::int
+                      else s.payload_version = 1 end
+             and s.attempts < s.max_attempts
        ) end as suspects,
        c.lane, c.available_at, c.seq, c.id, c.lease_generation, c.fence, c.attempts, c.max_attempts, c.kind,
-       c.payload_version, c.payload, c.queue, c.partition_key, c.headers, c.idempotency_key
+       c.payload_version, c.payload, c.queue, c.partition_key, c.headers, c.idempotency_key, c.cancelled
 from (select) as always
 left join claimed c on true

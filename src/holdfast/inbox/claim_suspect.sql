@@ -31,4 +31,5 @@ set status = 'processing',
 from due
 where i.id = due.id
 returning i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts, i.kind, i.payload_version,
-          i.payload::text as payload, i.queue, i.partition_key, i.headers::text as headers, i.idempotency_key
+          i.payload::text as payload, i.queue, i.partition_key, i.headers::text as headers, i.idempotency_key,
+          i.cancel_requested_at is not null as cancelled

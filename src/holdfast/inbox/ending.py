@@ -67,12 +67,10 @@ def _fences(endings: Sequence[Ending]) -> tuple[list[UUID], list[int]]:
     return [claim.id for claim, _ in endings], [claim.generation for claim, _ in endings]
 
 
-async def _complete(
-    runner: Runner, worker: str, endings: Sequence[Ending], repeated: bool, report: Report
-) -> None:
+async def _complete(runner: Runner, worker: str, endings: Sequence[Ending], repeated: bool, report: Report) -> None:
     ids, generations = _fences(endings)
     results = [outcome.result if isinstance(outcome, Completed) else None for _, outcome in endings]
-    reasons = [outcome.reason if isinstance(outcome, Abandoned) else None for _, outcome in endings]
+    reasons = [outcome.last_error() if isinstance(outcome, Abandoned) else None for _, outcome in endings]
     probe("complete.before")
     rows = await runner.run("inbox", "complete", ids, generations, results, reasons, worker)
     probe("complete.after")
@@ -89,9 +87,7 @@ async def _complete(
             report.abandoned += 1
 
 
-async def _fail(
-    runner: Runner, worker: str, endings: Sequence[Ending], crashed: bool, report: Report
-) -> None:
+async def _fail(runner: Runner, worker: str, endings: Sequence[Ending], crashed: bool, report: Report) -> None:
     ids, generations = _fences(endings)
     failures = [outcome for _, outcome in endings if isinstance(outcome, Failed)]
     probe("fail.before")

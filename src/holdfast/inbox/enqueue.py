@@ -71,7 +71,17 @@ def one(database: Database, order: Order, terms: Terms) -> Operation[Job]:
 
 def again(database: Database, order: Order, terms: Terms) -> Operation[Job]:
     """Enqueue a job whose first try got no answer; finds it if it was stored, also if it has ended since."""
-    return _once(database, [order], terms, lambda jobs: Job(jobs[0].id, False if jobs[0].id == order.id else jobs[0].existed))
+    return _once(database, [order], terms, lambda jobs: _ours(order, jobs[0]))
+
+
+def all_again(database: Database, orders: Sequence[Order], terms: Terms) -> Operation[list[Job]]:
+    """Enqueue many whose first try got no answer."""
+    return _once(database, orders, terms, lambda jobs: list(map(_ours, orders, jobs)))
+
+
+def _ours(order: Order, job: Job) -> Job:
+    """A job found under the id that we drew is the one we asked for, unless the caller drew it."""
+    return Job(job.id) if job.id == order.id else job
 
 
 Made = dict[UUID, Job]
@@ -81,9 +91,8 @@ Made = dict[UUID, Job]
 def many(database: Database, orders: Sequence[Order], terms: Terms) -> list[Operation[Made]]:
     """Enqueue many jobs: as few statements as their number allows."""
     if terms.own_id or any(order.idempotency_key is not None for order in orders):
-        # One order of keys over the whole call: opposite orders of two callers deadlock.
-        ranked = sorted(orders, key=lambda order: (order.idempotency_key or "").encode())
-        return [_once_many(database, chunk, terms) for chunk in _chunks(ranked)]
+        # One statement, however many: it is the unit in which a conflict leaves nothing behind.
+        return [_once_many(database, orders, terms)] if orders else []
     return [_many(database, chunk, terms) for chunk in _chunks(orders)]
 
 
@@ -106,18 +115,12 @@ def _many(database: Database, orders: Sequence[Order], terms: Terms) -> Operatio
     )  # fmt: skip
 
 
-def _once(
-    database: Database, orders: Sequence[Order], terms: Terms, shape: Callable[[list[Job]], T]
-) -> Operation[T]:
+def _once(database: Database, orders: Sequence[Order], terms: Terms, shape: Callable[[list[Job]], T]) -> Operation[T]:
     def decode(rows: Sequence[Row]) -> T:
         jobs: list[Job | None] = [None] * len(orders)
         for found, existed, conflict, position in rows:
             if conflict is not None:
-                raise IdempotencyConflict(
-                    "idempotency_key",
-                    f"{orders[position - 1].idempotency_key!r} belongs to job {found}, which has {conflict}; "
-                    "use a new key for new work",
-                )
+                raise _conflict(orders[position - 1], found, conflict)
             jobs[position - 1] = Job(UUID(found), existed)
         return shape([job for job in jobs if job is not None])
 
@@ -128,6 +131,15 @@ def _once(
          terms.instant, terms.max_attempts, terms.version, terms.headers),
         decode,
     )  # fmt: skip
+
+
+def _conflict(order: Order, found: str, conflict: str) -> IdempotencyConflict:
+    if order.idempotency_key is None:
+        return IdempotencyConflict("id", f"{found} is a job that has {conflict}; use a new id for new work")
+    return IdempotencyConflict(
+        "idempotency_key",
+        f"{order.idempotency_key!r} belongs to job {found}, which has {conflict}; use a new key for new work",
+    )
 
 
 def records(orders: Sequence[Order], terms: Terms, now: datetime) -> list[tuple[object, ...]]:

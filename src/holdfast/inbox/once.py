@@ -22,7 +22,9 @@ class Entry(Enum):
 async def enter(runner: Runner, key: str, job: UUID, fence: int) -> Entry:
     """Is the effect still to be made, and is it ours to make?"""
     rows = await runner.run("inbox", "once_enter", key, job, fence)
-    done, busy = rows[0]
+    held, done, busy = rows[0]
+    if not held:
+        raise LeaseLost(f"once({key!r}): this attempt no longer owns its job")
     return Entry.DONE if done else Entry.BUSY if busy else Entry.FIRST
 
 

@@ -6,7 +6,8 @@
 -- Locks    nothing.
 -- Index    idx_inbox_claim.
 with chunk as materialized (
-    select i.available_at, i.seq, i.kind, i.payload_version, i.crashes, i.attempts, i.max_attempts
+    select greatest(i.available_at, timestamptz '0001-01-01 00:00:00+00') as available_at, i.seq, i.kind, i.payload_version,
+           i.crashes, i.attempts, i.max_attempts, i.owned
     from holdfast.inbox i
     where i.status = 'pending'
       and i.queue = $1
@@ -25,6 +26,7 @@ runnable as (
                else c.payload_version = 1 end
       and c.crashes = 0
       and c.attempts < c.max_attempts
+      and not c.owned
     limit 1
 ),
 ending as (select max(c.available_at) as at from chunk c)

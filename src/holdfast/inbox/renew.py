@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from ..db.link import Link
+from ..db.link import DEADLINE, Link
 from ..probes import probe
 
 Fence = tuple[UUID, int]
@@ -20,16 +20,17 @@ class Renewal:
     """Neither renewed nor held: another owner may have them. A row that is merely locked is in neither set."""
 
 
-async def renew(link: Link, worker: str, held: Sequence[Fence], lease: float) -> Renewal:
-    """Renew what this worker holds."""
+async def renew(link: Link, worker: str, held: Sequence[Fence], lease: float, deadline: float = DEADLINE) -> Renewal:
+    """Renew what this worker holds; an answer that takes longer than `deadline` is none."""
     ids, generations = [id for id, _ in held], [generation for _, generation in held]
     probe("renew.before")
-    rows = await link.run("inbox", "renew", ids, generations, worker, lease)
+    rows = await link.run("inbox", "renew", ids, generations, worker, lease, deadline=deadline)
     renewed = {row[0] for row in rows}
     missing = [fence for fence in held if fence[0] not in renewed]
     if not missing:
         return Renewal(renewed, set())
-    rows = await link.run("inbox", "held", [id for id, _ in missing], [g for _, g in missing], worker)
+    ids, generations = [id for id, _ in missing], [generation for _, generation in missing]
+    rows = await link.run("inbox", "held", ids, generations, worker, deadline=deadline)
     locked = {row[0] for row in rows}
     return Renewal(renewed, {id for id, _ in missing if id not in locked})
 

@@ -1,11 +1,11 @@
--- Put rows off; the attempt is given back.
+-- Put rows off, for a hundred years at most; the attempt is given back.
 -- Takes    $1 ids in ascending order, $2 generations, $3 delays in seconds, $4 worker.
 -- Returns  the ids put off. An id that does not come back was lost.
 -- Locks    the rows, in order of id.
 -- Index    the primary key alone (see complete.sql).
 update holdfast.inbox i
 set status = 'pending',
-    available_at = clock_timestamp() + make_interval(secs => s.delay),
+    available_at = clock_timestamp() + make_interval(secs => least(s.delay, 3155760000)),
     attempts = greatest(i.attempts - 1, 0),
     crashes = 0,
     claimed_by = null,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import timedelta
 
@@ -14,22 +13,29 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
+LONGEST = 36_500 * 86400.0
+"""A hundred years, in seconds: far more than anyone means, and well inside what dates and intervals can hold."""
+
+
 def seconds(value: Duration, field: str = "duration") -> float:
     """The duration in seconds; refuses what is negative, endless or not a duration."""
+    number: int | float
     match value:
         case timedelta():
             number = value.total_seconds()
         case bool():
             raise InvalidInput(field, f"expected a duration such as '90s', got {value!r}")
         case int() | float():
-            number = float(value)
+            number = value
         case str():
             number = _parse(value, field)
         case _:
             raise InvalidInput(field, f"expected a duration such as '90s', got {value!r}")
-    if not math.isfinite(number) or number < 0:
+    if not number >= 0:  # so also for NaN
         raise InvalidInput(field, f"expected a duration of zero or more, got {value!r}")
-    return number
+    if number > LONGEST:
+        raise InvalidInput(field, f"expected a duration of at most 36500d, got {value!r}")
+    return float(number)
 
 
 def _parse(text: str, field: str) -> float:

@@ -27,6 +27,7 @@ Position = tuple[datetime, int]
 """(available_at, seq): the claim's order, and the order of its index."""
 
 START: Position = (datetime(1, 1, 1, tzinfo=UTC), 0)
+"""Before every row: the driver sends this time as -infinity."""
 SLACK = timedelta(milliseconds=50)
 ASIDE = timedelta(milliseconds=200)
 
@@ -88,18 +89,27 @@ class Floor:
         """Everything from the very start: after a start, a reconnect, a clock that went back."""
         self._open.clear()
         self._seen.clear()
+        self._last = START[0]
         for marks in self._marks.values():
             marks.hint = marks.safe = START
 
-    def claimed(self, at: datetime, ends: Sequence[Position | None], paused: Iterable[str]) -> None:
+    def claimed(
+        self, at: datetime, ends: Sequence[Position | None], paused: Iterable[str], elapsed: float = 0.0
+    ) -> bool:
         """Move the hints after a claim at time `at`.
 
         `ends` holds per lane where its scan stopped: at the last row it took when the batch was full, at
-        (`at`, 0) when it ran out of due rows, None when it was not reached.
+        (`at`, 0) when it ran out of due rows, None when it was not reached. `elapsed` seconds at least have passed
+        since the last claim, by a clock that is never set.
+
+        False when the database's clock went back: this scan began too late, so it moves nothing; all starts anew.
         """
-        if at < self._last:
+        steady = at - self._last >= max(timedelta(seconds=elapsed) - SLACK / 2, timedelta())
+        if not steady:
             self.reset()
         self._last = at
+        if not steady:
+            return False
         resting = frozenset(paused)
         for lane, end in zip(self.lanes, ends, strict=True):
             marks = self._marks[lane]
@@ -107,6 +117,7 @@ class Floor:
                 marks.hint = marks.safe = START
             elif end is not None:
                 marks.hint = end
+        return True
 
     def observed(
         self, at: datetime, snapshot: Snapshot, ends: Sequence[Position | None], paused: Iterable[str]

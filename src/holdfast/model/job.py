@@ -19,8 +19,8 @@ class Claim:
     """One claimed row: the work, and the fence under which everything about it is written."""
 
     __slots__ = (
-        "attempt", "fence", "generation", "headers", "id", "idempotency_key", "key", "kind", "max_attempts",
-        "payload", "queue", "slot", "version",
+        "attempt", "cancelled", "fence", "generation", "headers", "id", "idempotency_key", "key", "kind",
+        "max_attempts", "payload", "queue", "slot", "version",
     )  # fmt: skip
 
     def __init__(
@@ -37,6 +37,7 @@ class Claim:
         key: str,
         headers: str | None,
         idempotency_key: str | None,
+        cancelled: bool = False,
     ) -> None:
         self.id = id
         self.generation = generation
@@ -50,6 +51,8 @@ class Claim:
         self.key = key
         self.headers = headers
         self.idempotency_key = idempotency_key
+        self.cancelled = cancelled
+        """Cancelled while an earlier attempt ran: to be abandoned, not run."""
         self.slot = -1
 
     def __repr__(self) -> str:

@@ -51,6 +51,9 @@ class Abandoned:
     reason: str
     cancelled: bool = False
 
+    def last_error(self, limits: Limits = DEFAULT_LIMITS) -> str:
+        return trim(self.reason, limits.error_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Failed:

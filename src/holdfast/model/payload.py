@@ -2,92 +2,128 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterable
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
-from ..errors import InvalidPayload
+from ..errors import InvalidInput, InvalidPayload
 from .limits import DEFAULT_LIMITS, Limits, check_text
-
-_KEPT = (bytes, bytearray, memoryview)
-"""Types that msgspec would quietly turn into text; kept as they are, so that the check sees and refuses them."""
 
 
 def encode(kind: str, arguments: dict[str, Any], limits: Limits = DEFAULT_LIMITS) -> str:
     """The payload as it is stored: `{"type": kind, …arguments}`."""
-    plain = to_plain(arguments)
-    _check(plain, "", 1, limits)
-    text = msgspec.json.encode({"type": kind, **plain}).decode()
-    if len(text.encode()) > limits.payload_bytes:
-        raise InvalidPayload(
-            "payload",
-            f"is {len(text.encode()):,} bytes, the limit is {limits.payload_bytes:,}; "
-            "store the data elsewhere and enqueue a reference to it",
-        )
-    return text
+    return _encode("payload", {"type": kind, **_plain(arguments, "", 1, limits)}, limits)
 
 
 def encode_value(field: str, value: Any, limits: Limits = DEFAULT_LIMITS) -> str | None:
     """A result or a header, as JSON text; None stays None."""
-    if value is None:
-        return None
-    try:
-        plain = to_plain(value)
-    except InvalidPayload as refused:
-        raise InvalidPayload(field, str(refused).removeprefix("payload: ")) from None
-    _check(plain, field, 1, limits)
-    text = msgspec.json.encode(plain).decode()
-    if len(text) > limits.payload_bytes:
-        raise InvalidPayload(field, f"is {len(text):,} bytes, the limit is {limits.payload_bytes:,}")
-    return text
+    return None if value is None else _encode(field, _plain(value, field, 1, limits), limits)
 
 
-def to_plain(value: Any) -> Any:
-    """Dataclasses, structs, dates, UUIDs, enums and pydantic models as plain JSON values."""
-    try:
-        return msgspec.to_builtins(value, builtin_types=_KEPT, enc_hook=_model_dump)
-    except RecursionError:
-        raise InvalidPayload("payload", "is nested too deeply, or contains itself") from None
-    except (TypeError, ValueError) as error:
-        raise InvalidPayload("payload", f"cannot be stored as JSON: {error}") from None
+def _encode(field: str, plain: Any, limits: Limits) -> str:
+    encoded = msgspec.json.encode(plain)
+    if len(encoded) > limits.payload_bytes:
+        raise InvalidPayload(
+            field,
+            f"is {len(encoded):,} bytes, the limit is {limits.payload_bytes:,}; "
+            "store the data elsewhere and enqueue a reference to it",
+        )
+    return encoded.decode()
 
 
-def _model_dump(value: Any) -> Any:
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    raise NotImplementedError(f"a {type(value).__name__} has no JSON form")
-
-
-def _check(value: Any, path: str, depth: int, limits: Limits) -> None:
+def _plain(value: Any, path: str, depth: int, limits: Limits) -> Any:
+    """The value in JSON's own types. Dataclasses, structs and pydantic models become objects; dates, UUIDs, decimals
+    and enums become what msgspec reads back as such."""
     if depth > limits.depth:
-        raise InvalidPayload(path or "payload", f"is nested deeper than {limits.depth} levels")
+        raise InvalidPayload(_top(path), f"is nested deeper than {limits.depth} levels, or contains itself")
     match value:
-        case None | bool() | int():
-            pass
-        case str():
-            _check_text(value, path)
-        case float():
-            if not math.isfinite(value):
-                raise InvalidPayload(path, f"is {value}, which JSON cannot hold")
+        case _ if isinstance(value, msgspec.Struct) or hasattr(value, "__attrs_attrs__"):
+            return _plain(_unfolded(value, path), path, depth, limits)
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+            return _object(fields, path, depth, limits)
         case dict():
-            for key, item in value.items():
-                inner = f"{path}.{key}" if path else str(key)
-                if not isinstance(key, str):
-                    raise InvalidPayload(inner, f"has a key that is not text but {type(key).__name__}")
-                _check_text(key, inner)
-                _check(item, inner, depth + 1, limits)
+            return _object(value.items(), path, depth, limits)
         case list() | tuple():
-            for index, item in enumerate(value):
-                _check(item, f"{path}[{index}]", depth + 1, limits)
+            return [_plain(item, f"{path}[{index}]", depth + 1, limits) for index, item in enumerate(value)]
+        case _ if hasattr(value, "model_dump"):
+            return _plain(value.model_dump(mode="json"), path, depth, limits)
+        case _:
+            return _scalar(value, path)
+
+
+def _unfolded(value: Any, path: str) -> Any:
+    """A struct as msgspec writes it, with its tags and names; what has to be looked at again stays as it is."""
+    try:
+        return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview, datetime, Decimal))
+    except RecursionError:
+        raise InvalidPayload(path or "payload", "is nested too deeply, or contains itself") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidPayload(path or "payload", f"cannot be stored as JSON: {error}") from None
+
+
+def _object(items: Iterable[tuple[Any, Any]], path: str, depth: int, limits: Limits) -> dict[str, Any]:
+    plain = {}
+    for key, item in items:
+        inner = f"{path}.{_shown(key)}" if path else _shown(key)
+        name = key if isinstance(key, str) else _scalar(key, inner)
+        if not isinstance(name, str):
+            raise InvalidPayload(inner, f"has a key that is not text but {type(key).__name__}")
+        plain[_text(name, inner)] = _plain(item, inner, depth + 1, limits)
+    return plain
+
+
+def _scalar(value: Any, path: str) -> Any:
+    match value:
+        case None | bool():
+            return value
         case bytes() | bytearray() | memoryview():
             raise InvalidPayload(path, "is bytes, which JSON cannot hold; encode it yourself, for example as base64")
+        case set() | frozenset():
+            raise InvalidPayload(path, "is a set, whose order changes from run to run; pass a sorted list")
+        case datetime() if value.utcoffset() is None:
+            raise InvalidPayload(
+                path, "is a datetime without a time zone; use datetime.now(timezone.utc) or attach one"
+            )
+        case Decimal() if not value.is_finite():
+            raise InvalidPayload(path, f"is {value}, which JSON cannot hold")
+    try:
+        plain = msgspec.to_builtins(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        plain = value
+    match plain:
+        case str():
+            return _text(str.__str__(plain), path)
+        case float() if not math.isfinite(plain):
+            raise InvalidPayload(path, f"is {plain}, which JSON cannot hold")
+        case int() if not -(2**63) <= plain < 2**64:
+            raise InvalidPayload(path, "is a whole number of more than 64 bits; pass it as text")
+        case int():
+            return int(plain)
+        case float():
+            return float(plain)
         case _:
             raise InvalidPayload(path, f"is a {type(value).__name__}, which JSON cannot hold")
 
 
-def _check_text(value: str, path: str) -> None:
+def _text(value: str, path: str) -> str:
     try:
-        check_text(path, value)
-    except Exception as refused:
-        raise InvalidPayload(path, str(refused).removeprefix(f"{path}: ")) from None
+        return check_text(path, value)
+    except InvalidInput as refused:
+        raise InvalidPayload(path, refused.problem) from None
+
+
+def _shown(key: object) -> str:
+    """A name that can be printed and stored wherever the message goes."""
+    text = str(key)
+    return (text if text.isprintable() else ascii(text)[1:-1])[:80]
+
+
+def _top(path: str) -> str:
+    """The argument's own name: the whole path of what is nested too deeply says nothing."""
+    return path.partition(".")[0].partition("[")[0] or "payload"

@@ -43,28 +43,39 @@ def newest() -> int:
 
 def script(schema: str = "holdfast") -> str:
     """The whole schema as one SQL script, for those who apply migrations with their own tool."""
-    parts = ["begin;", _BEGINNING.format(schema=schema)]
+    parts = ["begin;", *_beginning(schema)]
     for migration in migrations(schema):
-        parts += [f"-- {migration.version:04} {migration.name}", migration.text.strip()]
-        parts.append(
-            f"insert into {schema}.migrations (version, name) values ({migration.version}, '{migration.name}');"
-        )
+        parts += [f"-- {migration.version:04} {migration.name}", migration.text.strip(), _record(migration, schema)]
     return "\n\n".join([*parts, "commit;", ""])
 
 
-_BEGINNING = """create schema if not exists {schema};
-create table if not exists {schema}.migrations (
+def _beginning(schema: str) -> tuple[str, str]:
+    """What the first migration stands on. The schema itself comes first: whoever may not create one, may own one."""
+    return (
+        f'create schema if not exists "{schema}";',
+        in_schema(
+            """create table if not exists holdfast.migrations (
     version    int primary key,
     name       text not null,
     applied_at timestamptz not null default now()
-);"""
+);""",
+            schema,
+        ),
+    )
+
+
+def _record(migration: Migration, schema: str) -> str:
+    values = f"({migration.version}, '{migration.name}')"  # a number, and a name of \w alone
+    return in_schema(f"insert into holdfast.migrations (version, name) values {values};", schema)  # noqa: S608 - see above
 
 
 async def version_of(connection: Connection, schema: str) -> int:
     """The version of the schema in the database; 0 when there is none."""
-    if await connection.fetchval("select to_regclass($1)", f"{schema}.migrations") is None:
+    table = in_schema("holdfast.migrations", schema)
+    if await connection.fetchval("select to_regclass($1)", table) is None:
         return 0
-    return int(await connection.fetchval(f"select coalesce(max(version), 0) from {schema}.migrations"))
+    newest_applied = f"select coalesce(max(version), 0) from {table}"  # noqa: S608 - a checked, quoted identifier
+    return int(await connection.fetchval(newest_applied))
 
 
 async def check(connection: Connection, schema: str) -> None:
@@ -130,9 +141,10 @@ async def _try_next(connection: Connection, schema: str) -> Migration | None:
         todo = [migration for migration in migrations(schema) if migration.version > version]
         if not todo:
             return None
-        await connection.execute(_BEGINNING.format(schema=schema))
+        schema_first, table = _beginning(schema)
+        if not await connection.fetchval("select exists (select from pg_namespace where nspname = $1)", schema):
+            await connection.execute(schema_first)  # also with "if not exists" it needs a right that an owner may lack
+        await connection.execute(table)
         await connection.execute(todo[0].text)
-        await connection.execute(
-            f"insert into {schema}.migrations (version, name) values ($1, $2)", todo[0].version, todo[0].name
-        )
+        await connection.execute(_record(todo[0], schema))
         return todo[0]

@@ -14,12 +14,12 @@ exactly that. A handler that blocks the event loop or holds the GIL therefore ke
 process that is stopped or dead does not.
 
     process killed          the supervisor sees it, hands its rows back, starts another
-    process stopped         not renewed; its leases run out; when it wakes, it finds its deadlines passed and writes nothing
+    process stopped         not renewed; its leases run out; when it wakes, it finds them past and writes nothing
     supervisor killed       its processes end with it; leases run out
     supervisor stopped      nobody renews; the processes stop claiming, and give up what passes its deadline
     handler over its time   cancelled; one that cannot be cancelled costs its process after a grace period
     server gone             a pause: everything is tried again until it answers
 
-Embedded in an application there is one process only: a thread renews, which a handler that holds the GIL for longer than
-the lease can starve.
+Embedded in an application there is one process only: a thread renews, which a handler that holds the GIL for longer
+than the lease can starve.
 """

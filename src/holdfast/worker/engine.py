@@ -17,6 +17,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -25,7 +26,7 @@ from ..db.safety import check_server
 from ..errors import Cancelled, ConfigurationError, LeaseLost, Timeout
 from ..inbox.claim import Claimer, Known
 from ..model.job import Claim
-from ..model.outcome import Lost, Released
+from ..model.outcome import Abandoned, Lost, Released
 from ..ownership import members
 from ..schema import migrate
 from . import ledger as marks
@@ -149,6 +150,7 @@ class Engine:
                 self._completer.backlog,
             )
         await self._runner.close()
+        await self._release_unknown()
         await self._say("dead")
         self.tally.publish(self.ledger)
         await self._claim_link.close()
@@ -176,6 +178,12 @@ class Engine:
             await asyncio.sleep(0.01)
         if self._running:
             log.warning("%s handlers did not end when asked; their leases run out", len(self._running))
+
+    async def _release_unknown(self) -> None:
+        """A claim whose answer was lost may have left rows in our name; nothing runs any more, so they can go."""
+        if not self._running:
+            with suppress(Unreachable, Contended):
+                await self._write_link.run("inbox", "release_worker", self.name, deadline=5)
 
     async def _say(self, status: str) -> None:
         try:
@@ -207,11 +215,10 @@ class Engine:
             try:
                 got = await self._claim(want)
                 failures = 0
-            except (Unreachable, Contended) as error:
+            except Exception as error:
                 failures += 1
-                if failures == 1:
-                    log.warning("claim: %s; trying again", error)
                 self.tally.reconnects += 1
+                self._note_failure(error, failures)
                 await self._sleep(backoff(failures))
                 continue
             if got:
@@ -220,10 +227,18 @@ class Engine:
                 await self._sleep(pause * random.uniform(0.75, 1.25))
                 pause = min(pause * 1.5, self.settings.poll_max)
 
+    def _note_failure(self, error: Exception, failures: int) -> None:
+        if not isinstance(error, (Unreachable, Contended)):
+            log.error("the claim failed; trying again", exc_info=error)
+        elif failures == 1:
+            log.warning("claim: %s; trying again", error)
+
     async def _claim(self, want: int) -> int:
         at = marks.now()
         if self._suspects and time.monotonic() >= self._solo_at and await self._run_suspect():
             return 1
+        if self._draining.is_set():
+            return 0
         batch = await self.claimer.claim(want)
         if batch.suspects is not None:
             self._suspects = batch.suspects
@@ -260,18 +275,14 @@ class Engine:
 
     async def _wait_demand(self) -> None:
         self._demand.clear()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._demand.wait()
-        except TimeoutError:
-            pass
 
     async def _sleep(self, seconds: float) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._draining.wait()
-        except TimeoutError:
-            pass
 
     def _keeper_late(self) -> bool:
         """Nobody has renewed for a while: claim nothing more that nobody would look after."""
@@ -312,7 +323,7 @@ class Engine:
         assert task is not None
         yielded = time.perf_counter()
         while True:
-            if not self._ready or self._completer.backlog >= UNWRITTEN:
+            if not self._ready or self._draining.is_set() or self._completer.backlog >= UNWRITTEN:
                 yielded = await self._rest(yielded)
                 continue
             await self._run(self._ready.popleft(), task)
@@ -321,7 +332,7 @@ class Engine:
                 yielded = time.perf_counter()
 
     async def _rest(self, yielded: float) -> float:
-        if self._ready:  # too much is unwritten: let the completer have its turn
+        if self._ready and not self._draining.is_set():  # too much is unwritten: let the completer have its turn
             await asyncio.sleep(0.001)
             return time.perf_counter()
         self._demand.set()
@@ -333,6 +344,10 @@ class Engine:
     async def _run(self, claim: Claim, hand: asyncio.Task[None]) -> None:
         if self.ledger.signal_of(claim.slot) == marks.LOST or self.ledger.expired(claim.slot, self.settings.lease):
             self._completer.add(claim, Lost())
+            return
+        if claim.cancelled:
+            self.tally.cancelled += 1
+            self._completer.add(claim, Abandoned("cancelled while an earlier attempt ran", cancelled=True))
             return
         definition = self._definitions[claim.kind]
         began = time.perf_counter()

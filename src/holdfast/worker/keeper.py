@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..db.database import Database
-from ..db.link import Contended, Link, Unreachable
+from ..db.link import DEADLINE, Contended, Link, Unreachable
 from ..housekeeping.loop import Housekeeper
 from ..inbox import renew
 from ..ownership import members
@@ -53,24 +53,34 @@ class Keeper:
     async def run(self) -> None:
         """Until cancelled."""
         house = asyncio.create_task(self._house.run(), name="holdfast housekeeping")
-        tick = min(1.0, self._settings.lease / 12)
+        beat = asyncio.create_task(self._beat(), name="holdfast beat")
         try:
             while True:
                 try:
                     await self.round()
                 except Exception:
                     log.exception("a round of the keeper failed; the next one follows")
-                await asyncio.sleep(tick)
+                await asyncio.sleep(self._tick)
         finally:
             house.cancel()
-            await asyncio.gather(house, return_exceptions=True)
+            beat.cancel()
+            await asyncio.gather(house, beat, return_exceptions=True)
             await self._link.close()
 
+    @property
+    def _tick(self) -> float:
+        return min(1.0, self._settings.lease / 12)
+
+    async def _beat(self) -> None:
+        """Apart from the rounds, which a link that went silent can hold up."""
+        while True:
+            for kept in self.workers:
+                kept.ledger.set_beat(marks.now())
+            await asyncio.sleep(self._tick)
+
     async def round(self) -> None:
-        """Beat, renew what is due, pass on cancellations."""
+        """Renew what is due, pass on cancellations, say that the workers are there."""
         now = marks.now()
-        for kept in self.workers:
-            kept.ledger.set_beat(now)
         busy = False
         for kept in self.workers:
             rows = list(kept.ledger.held())
@@ -104,7 +114,11 @@ class Keeper:
         sent = marks.now()
         try:
             result = await renew.renew(
-                self._link, kept.ledger.name, [(row.id, row.generation) for row in rows], self._settings.lease
+                self._link,
+                kept.ledger.name,
+                [(row.id, row.generation) for row in rows],
+                self._settings.lease,
+                min(DEADLINE, self._settings.renew_every),
             )
         except (Unreachable, Contended) as error:
             log.warning("%s leases could not be renewed: %s; trying again", len(rows), error)

@@ -16,7 +16,6 @@ from ..context import Context, TxContext
 from ..db.database import PLANNER, Connection, Database
 from ..errors import Cancelled, InvalidPayload, LeaseLost, Timeout
 from ..inbox import ending, once
-from ..inbox.ending import Report
 from ..model import payload
 from ..model.job import Claim
 from ..model.outcome import Abandoned, Failed, Lost, Outcome, Released, Snoozed, failure, outcome_of

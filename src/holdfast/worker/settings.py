@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..errors import ConfigurationError
-from ..model.durations import Duration, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,3 @@ class WorkerSettings:
 def _positive(name: str, value: float) -> None:
     if not value > 0:
         raise ConfigurationError(f"{name}: expected more than zero, got {value}")
-
-
-def duration(value: Duration, name: str) -> float:
-    return seconds(value, name)

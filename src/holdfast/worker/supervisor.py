@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,9 +105,7 @@ class _Child:
             if code == CONFIGURATION and not self._supervisor._served:
                 return CONFIGURATION
             quick = quick + 1 if time.monotonic() - began < QUICK else 0
-            if quick:
-                await self._wait(backoff(quick) * 5)
-            if self._over:
+            if quick and await self._drained_within(backoff(quick) * 5):
                 return 0
 
     @property
@@ -135,7 +134,7 @@ class _Child:
         self._supervisor._keeper.workers.remove(kept)
         os.close(self._pipe)
         self._pipe = -1
-        if code != 0 and ledger.name:
+        if ledger.name and (code != 0 or any(ledger.held())):
             await self._recover(ledger, code)
         ledger.close()
         return code
@@ -167,12 +166,12 @@ class _Child:
             await asyncio.sleep(0.05)
         self._supervisor._served = True
 
-    async def _wait(self, seconds: float) -> None:
-        try:
+    async def _drained_within(self, seconds: float) -> bool:
+        """A pause before the next start, which a drain cuts short."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._pause.wait()
-        except TimeoutError:
-            pass
+        return self._pause.is_set()
 
     # Telling it
 
@@ -195,10 +194,8 @@ class _Child:
 
     def _send(self, order: bytes) -> None:
         if self._pipe >= 0:
-            try:
+            with suppress(BrokenPipeError, BlockingIOError):
                 os.write(self._pipe, order)
-            except (BrokenPipeError, BlockingIOError):
-                pass
 
     def _end_overdue(self, row: Held) -> None:
         if self._culprit is None and self._process is not None and self._process.returncode is None:
@@ -230,6 +227,8 @@ class _Child:
 
     def _ending(self, row: Held, how: str) -> Ending:
         claim = Claim(row.id, row.generation, 0, 0, 0, "", 0, "", "", "", None, None)
+        if self._over and how == "exit code 0":
+            return claim, Released()
         if self._culprit is None:
             if row.state == marks.ENDED:
                 return claim, Failed("WorkerDied", f"the worker process ended by {how} before the ending was written")

@@ -1,5 +1,13 @@
 -- holdfast.enqueue(): work from any language, in the caller's own transaction.
 
+-- In what a job differs from one that was asked for under the same key or id; null: in nothing.
+create function holdfast.difference(kind text, payload jsonb, asked_kind text, asked_payload jsonb) returns text
+    language sql immutable parallel safe
+    as $$
+        select case when kind is distinct from asked_kind then format('kind %s', kind)
+                    when payload <> asked_payload then 'another payload' end
+    $$;
+
 -- Enqueue under an idempotency key or a caller's own id: the first call makes the job, every later one finds it.
 -- Nothing here raises for a repetition, so a caller's transaction is never aborted by one; a key that was used for
 -- something else comes back in "conflict".
@@ -14,6 +22,7 @@ declare
     job   uuid  := coalesce(id, holdfast.uuidv7());
     hash  bytea := sha256(convert_to(payload::text, 'UTF8'));
     first holdfast.dedupe;
+    other record;
     made  uuid;
 begin
     -- Insert, then read in a statement of its own: only a fresh snapshot sees a duplicate that committed while we
@@ -35,33 +44,83 @@ begin
         return;
     end loop;
 
-    insert into holdfast.inbox as i (
-        id, partition_key, partition_bucket, payload, queue, priority, available_at, idempotency_key, max_attempts,
-        payload_version, headers)
-    values (
-        job, coalesce(key, job::text), holdfast.bucket(coalesce(key, job::text)), payload, queue, priority,
-        greatest(available_at, clock_timestamp()), idempotency_key, max_attempts, payload_version, headers)
-    on conflict do nothing
-    returning i.id into made;
+    loop
+        insert into holdfast.inbox as i (
+            id, partition_key, partition_bucket, payload, queue, priority, available_at, idempotency_key, max_attempts,
+            payload_version, headers)
+        select
+            job, coalesce(key, job::text), holdfast.bucket(coalesce(key, job::text)), payload, queue, priority,
+            greatest(available_at, clock_timestamp()), idempotency_key, max_attempts, payload_version, headers
+        where pg_current_xact_id() is not null               -- drawn before the clock is read: the claim floor needs it
+        on conflict do nothing
+        returning i.id into made;
+        exit when found;
 
-    -- Two ways to be second here: this id is live, or a hand-written row holds this idempotency key.
-    if made is null then
-        select i.id into made from holdfast.inbox i where i.id = job or i.idempotency_key = enqueue_once.idempotency_key;
-        if made is distinct from job and idempotency_key is not null then
-            update holdfast.dedupe d set job_id = made where d.key = idempotency_key;
+        -- Two ways to be second here: this id is live, or a hand-written row holds this idempotency key. Either may
+        -- end while we look; then its place is free again.
+        select i.id, i.kind, i.payload into other from holdfast.inbox i where i.id = job;
+        if not found and idempotency_key is not null then
+            select i.id, i.kind, i.payload into other from holdfast.inbox i where i.idempotency_key = enqueue_once.idempotency_key;
         end if;
-        return query select coalesce(made, job), true, null::text;
+        continue when not found;
+        update holdfast.dedupe d
+        set job_id = other.id, kind = other.kind, payload_hash = sha256(convert_to(other.payload::text, 'UTF8'))
+        where d.key = idempotency_key;
+        return query select other.id, true, holdfast.difference(other.kind, other.payload, kind, payload);
         return;
-    end if;
+    end loop;
 
     -- The id may have ended already. Looked up after the insert: before it, the row could move in between.
-    if id is not null and exists (select from holdfast.archive a where a.id = job) then
-        delete from holdfast.inbox i where i.id = job;
-        return query select job, true, null::text;
-        return;
+    if id is not null then
+        select a.kind, a.payload into other from holdfast.archive a where a.id = job limit 1;
+        if found then
+            delete from holdfast.inbox i where i.id = job;
+            update holdfast.dedupe d
+            set expires_at = holdfast.clock() + make_interval(secs => holdfast.setting('dedupe_horizon')::float8)
+            where d.key = idempotency_key;
+            return query select job, true, holdfast.difference(other.kind, other.payload, kind, payload);
+            return;
+        end if;
     end if;
 
     return query select job, false, null::text;
+end
+$$;
+
+-- Enqueue many under idempotency keys or own ids: all, or, when one of them stands for other work, none; a row then
+-- names it in "conflict", and the caller's transaction is as it was before.
+create function holdfast.enqueue_each(
+    ids uuid[], keys text[], payloads jsonb[], idempotency_keys text[], kind text, queue text, priority int,
+    available_at timestamptz, max_attempts int, payload_version int, headers jsonb
+) returns table (n int, job_id uuid, existed boolean, conflict text)
+    language plpgsql volatile
+    as $$
+#variable_conflict use_variable
+begin
+    if cardinality(ids) = 1 then                             -- the common case, without a subtransaction
+        return query
+            select 1, o.job_id, o.existed, o.conflict
+            from holdfast.enqueue_once(
+                ids[1], kind, payloads[1], queue, keys[1], priority, available_at, idempotency_keys[1], max_attempts,
+                payload_version, headers) o;
+        return;
+    end if;
+    begin
+        -- In order of idempotency key, whatever the order given: two callers in opposite orders deadlock.
+        for n in select u.n from unnest(ids, idempotency_keys) with ordinality as u (id, key, n)
+                 order by u.key collate "C", u.id loop
+            select o.job_id, o.existed, o.conflict into job_id, existed, conflict
+            from holdfast.enqueue_once(
+                ids[n], kind, payloads[n], queue, keys[n], priority, available_at, idempotency_keys[n], max_attempts,
+                payload_version, headers) o;
+            if conflict is not null then
+                raise exception using errcode = 'HF002';     -- undoes the ones before
+            end if;
+            return next;
+        end loop;
+    exception when sqlstate 'HF002' then
+        return next;
+    end;
 end
 $$;
 
@@ -110,6 +169,13 @@ begin
         raise exception 'max_attempts must be at least 1, got %', coalesce(max_attempts::text, 'null') using errcode = 'HF001';
     elsif version is null or version < 1 then
         raise exception 'version must be at least 1, got %', coalesce(version::text, 'null') using errcode = 'HF001';
+    elsif jsonb_path_exists(args, 'strict $.**{100}') then
+        raise exception 'args are nested deeper than 100 levels' using errcode = 'HF001';
+    elsif delay < interval '0' then
+        raise exception 'delay must be zero or more, got %', delay using errcode = 'HF001';
+    elsif at = 'infinity' or delay > interval '36500 days' then
+        raise exception '% is too far ahead: the job would never run', case when at is null then 'delay' else 'at' end
+            using errcode = 'HF001';
     elsif delay is not null and at is not null then
         raise exception 'give delay or at, not both' using errcode = 'HF001';
     elsif headers is not null and jsonb_typeof(headers) <> 'object' then

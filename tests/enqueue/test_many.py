@@ -1,0 +1,86 @@
+"""Very many at once."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import pytest
+from tests.enqueue.conftest import Inbox
+from tests.enqueue.doors import installation
+
+from holdfast import ConfigurationError, Holdfast, InvalidPayload, SchemaError, Task
+
+SendReceipt = Task[..., None]
+WRONG_BUCKETS = "select count(*) from holdfast.inbox where partition_bucket <> holdfast.bucket(partition_key)"
+
+
+async def test_twenty_thousand_by_copy(send_receipt: SendReceipt, inbox: Inbox) -> None:
+    jobs = await send_receipt.enqueue_many({"order_id": n} for n in range(20_000))
+    rows = await inbox.jobs("id, payload, partition_key")
+    assert [row["id"] for row in rows] == [job.id for job in jobs]
+    assert [json.loads(row["payload"])["order_id"] for row in rows] == list(range(20_000))
+    assert all(row["partition_key"] == str(row["id"]) for row in rows)
+    assert await inbox.connection.fetchval(WRONG_BUCKETS) == 0
+
+
+@pytest.mark.parametrize("copy", [True, False])
+async def test_copy_and_insert_store_the_same(send_receipt: SendReceipt, inbox: Inbox, copy: bool) -> None:
+    at = datetime(2099, 1, 1, tzinfo=UTC)
+    chosen = send_receipt.on(key="ключ", at=at, queue="bulk", priority=0, max_attempts=2, headers={"a": "b"})
+    await chosen.enqueue_many([{"order_id": 1, "note": "naïve 🔑"}], copy=copy)
+    (row,) = await inbox.jobs(
+        "payload, partition_key, available_at, queue, priority, max_attempts, payload_version, headers, kind, "
+        "status::text"
+    )
+    assert tuple(row) == (
+        '{"note": "naïve 🔑", "type": "send_receipt", "order_id": 1}', "ключ", at, "bulk", 0, 2, 1, '{"a": "b"}',
+        "send_receipt", "pending",
+    )  # fmt: skip
+    assert await inbox.connection.fetchval(WRONG_BUCKETS) == 0
+
+
+async def test_more_than_one_statement_holds(migrated_url: str, send_receipt: SendReceipt, inbox: Inbox) -> None:
+    with psycopg.connect(migrated_url) as connection:
+        rows = [{"order_id": n} for n in range(4500)]
+        jobs: list[Any] = send_receipt.on(connection).enqueue_many(rows)
+    assert [row["id"] for row in await inbox.jobs()] == [job.id for job in jobs]
+
+
+async def test_a_bad_row_among_many_is_named_by_its_place(send_receipt: SendReceipt, inbox: Inbox) -> None:
+    rows: list[dict[str, Any]] = [{"order_id": n} for n in range(10)]
+    rows[7] = {"order_id": 7, "colour": "red"}
+    with pytest.raises(InvalidPayload, match=r"\[7\].colour: is not an argument of send_receipt") as refused:
+        await send_receipt.enqueue_many(rows)
+    assert refused.value.field == "[7].colour"
+    assert await inbox.count() == 0
+
+
+async def test_rows_are_arguments_by_name(send_receipt: SendReceipt) -> None:
+    rows: Any = [{"order_id": 1}, 2]
+    with pytest.raises(InvalidPayload, match=r"\[1\]: expected arguments by name, .* got a int"):
+        await send_receipt.enqueue_many(rows)
+
+
+async def test_a_database_that_is_not_there_is_not_asked_again(database_url: str) -> None:
+    async with installation(f"{database_url}_gone") as hf:
+        noop = hf.task(name="noop")(lambda: None)
+        with pytest.raises(ConfigurationError, match=r"does not exist .*createdb, or correct the URL"):
+            await noop.enqueue()
+
+
+async def test_without_a_schema_the_error_says_what_to_run(database_url: str) -> None:
+    async with installation(database_url) as hf:
+        noop = hf.task(name="noop")(lambda: None)
+        with pytest.raises(SchemaError, match=r"schema 'holdfast' .* Run: holdfast migrate"):
+            await noop.enqueue()
+
+
+def test_synchronous_code_needs_no_loop(migrated_url: str) -> None:
+    hf = Holdfast(migrated_url)
+    noop = hf.task(name="noop")(lambda: None)
+    assert noop.enqueue_sync().id != noop.enqueue_sync().id
+    assert len(noop.enqueue_many_sync([{}, {}])) == 2
+    hf.close_sync()
+    assert not noop.enqueue_sync().existed, "and opens again when asked"
+    hf.close_sync()

@@ -1,0 +1,290 @@
+"""The claim: which rows it takes, in which order, what it writes, and that nobody waits for anybody."""
+
+import asyncio
+import json
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.support.inbox import JOB, Session, claim_lanes, move_clock, session, until
+
+from holdfast.db.database import Database
+from holdfast.db.link import Link
+from holdfast.inbox.claim import Claimer, Known
+from holdfast.inbox.ending import write
+from holdfast.model.floor import START
+from holdfast.model.job import Claim
+from holdfast.model.outcome import Completed, Failed
+
+
+async def test_only_rows_that_are_pending_and_due(one: Session) -> None:
+    (due,) = await one.add()
+    (future,) = await one.add(due=3600)
+    others = await one.add(5)
+    for id, status in zip(others, ("processing", "completed", "failed", "dead_letter", "blocked"), strict=True):
+        await one.connection.execute("update holdfast.inbox set status = $2 where id = $1", id, status)
+    assert [claim.id for claim in await one.claim()] == [due]
+    assert await one.claim() == []
+    assert (await one.row(future))["status"] == "pending"
+
+    await move_clock(one.connection, 3601)
+    assert [claim.id for claim in await one.claim()] == [future]
+
+
+async def test_at_most_the_limit_and_oldest_first(one: Session) -> None:
+    ids = await one.add(30)
+    assert [claim.id for claim in await one.claim(limit=25)] == ids[:25]
+    assert [claim.id for claim in await one.claim(limit=25)] == ids[25:]
+    assert await one.claim(limit=25) == []
+
+
+async def test_one_statement_sets_everything(one: Session) -> None:
+    (id,) = await one.add(key="order:1", idempotency_key="k")
+    await one.connection.execute(
+        'update holdfast.inbox set lease_generation = 7, attempts = 2, headers = \'{"a": "b"}\' where id = $1', id
+    )
+    rows = await one.claim_rows("w1", 25, lease=90.0)
+    (claim,) = [Claim(*row[7:]) for row in rows]
+    row = await one.row(id)
+    assert (row["status"], row["claimed_by"], row["claimed_at"]) == ("processing", "w1", rows[0]["at"])
+    assert row["lease_expires_at"] == rows[0]["at"] + timedelta(seconds=90)
+    assert (row["lease_generation"], row["attempts"], row["crashes"]) == (8, 3, 0)
+    assert (claim.id, claim.generation, claim.attempt, claim.max_attempts) == (id, 8, 3, 5)
+    assert (claim.fence, claim.kind, claim.version) == (row["fence"], "job", 1)
+    assert (claim.queue, claim.key, claim.idempotency_key) == ("default", "order:1", "k")
+    assert json.loads(claim.payload) == {"type": "job", "n": 1}
+    assert claim.headers is not None
+    assert json.loads(claim.headers) == {"a": "b"}
+    assert claim.cancelled is False
+
+
+async def test_fences_rise_across_jobs_and_generations_within_one(one: Session) -> None:
+    await one.add(3)
+    fences = []
+    for round in range(1, 4):
+        claims = await one.claim()
+        assert {claim.generation for claim in claims} == {round}
+        fences.append([claim.fence for claim in claims])
+        await one.inbox("release", [c.id for c in claims], [c.generation for c in claims], "w1")
+        await move_clock(one.connection, round)
+    assert len({fence for batch in fences for fence in batch}) == 9
+    assert max(fences[0]) < min(fences[1]) <= max(fences[1]) < min(fences[2])
+
+
+async def test_priorities_first_then_age(one: Session) -> None:
+    low = await one.add(2, priority=3, due=-100)
+    high = await one.add(2, priority=0)
+    usual = await one.add(2, due=-50)
+    assert [claim.id for claim in await one.claim(limit=3)] == [*high, usual[0]]
+    assert [claim.id for claim in await one.claim(limit=9)] == [usual[1], *low]
+
+
+async def test_queues_in_turn_and_no_other(one: Session) -> None:
+    (a,), (b,), (other,) = (await one.add(queue="a"), await one.add(queue="b"), await one.add(queue="c"))
+    assert [claim.id for claim in await one.claim(queues=["b", "a"])] == [b, a]
+    assert (await one.row(other))["status"] == "pending"
+
+
+async def test_unknown_kinds_and_versions_stay_pending_and_cost_nothing(one: Session) -> None:
+    unknown = await one.add(kind="other")
+    typeless = await one.add(kind=None)
+    newer = await one.add(version=2)
+    (ranged,) = await one.add(kind="ranged", version=3)
+    too_new = await one.add(kind="ranged", version=4)
+    known = {"job": (1, 1), "ranged": (2, 3)}
+    assert [claim.id for claim in await one.claim(known=known)] == [ranged]
+    for (id,) in (unknown, typeless, newer, too_new):
+        row = await one.row(id)
+        assert (row["status"], row["attempts"], row["lease_generation"]) == ("pending", 0, 0)
+    assert {claim.id for claim in await one.claim(known={"job": (1, 2), "other": (1, 1)})} == {*newer, *unknown}
+
+
+async def test_a_paused_queue_rests_until_it_is_resumed(one: Session) -> None:
+    (paused,), (other,) = await one.add(queue="a"), await one.add(queue="b")
+    await one.inbox("pause", "a")
+    rows = await one.claim_rows("w1", 25, queues=["a", "b"])
+    assert rows[0]["paused"] == ["a"]
+    assert [row["id"] for row in rows] == [other]
+    before = await one.connection.fetchval("select paused_at from holdfast.queues")
+    await one.inbox("pause", "a")
+    assert await one.connection.fetchval("select paused_at from holdfast.queues") == before
+    await one.inbox("resume", "a")
+    assert [claim.id for claim in await one.claim(queues=["a", "b"])] == [paused]
+
+
+async def test_rows_without_an_attempt_left_are_refused(one: Session) -> None:
+    ids = await one.add(2, attempts=3, max_attempts=3)
+    (last,) = await one.add(attempts=2, max_attempts=3)
+    suspects = await one.add(attempts=3, max_attempts=3, crashes=1)
+    assert [claim.id for claim in await one.claim()] == [last]
+    assert await one.inbox("claim_suspect", ["default"], ["job"], "{}", "w1", 90.0) == []
+    for id in [*ids, *suspects]:
+        assert (await one.row(id))["attempts"] == 3
+
+
+async def test_suspects_are_claimed_apart_one_at_a_time(one: Session) -> None:
+    first, second = await one.add(2, crashes=1)
+    (healthy,) = await one.add()
+    rows = await one.claim_rows("w1", 25, rescan=True)
+    assert rows[0]["suspects"] is True
+    assert [row["id"] for row in rows] == [healthy]
+    for id in (first, second):
+        (row,) = await one.inbox("claim_suspect", ["default"], ["job"], "{}", "w1", 90.0)
+        claim = Claim(*row)
+        assert (claim.id, claim.generation, claim.attempt) == (id, 1, 1)
+        assert (await one.row(id))["status"] == "processing"
+    assert await one.inbox("claim_suspect", ["default"], ["job"], "{}", "w1", 90.0) == []
+
+
+@pytest.mark.parametrize("obstacle", ["paused", "kind", "version", "queue", "future", "exhausted"])
+async def test_suspects_are_reported_only_to_who_can_run_them(one: Session, obstacle: str) -> None:
+    await one.add(
+        crashes=1,
+        kind="other" if obstacle == "kind" else "job",
+        version=2 if obstacle == "version" else 1,
+        queue="other" if obstacle == "queue" else "default",
+        due=60 if obstacle == "future" else -1,
+        attempts=5 if obstacle == "exhausted" else 0,
+    )
+    if obstacle == "paused":
+        await one.inbox("pause", "default")
+    rows = await one.claim_rows("w1", 25, rescan=True)
+    assert rows[0]["suspects"] is False
+    assert await one.inbox("claim_suspect", ["default"], ["job"], "{}", "w1", 90.0) == []
+
+
+async def test_a_cancelled_row_says_so_when_it_is_claimed_again(one: Session) -> None:
+    (id,) = await one.add()
+    (claim,) = await one.claim()
+    await one.inbox("cancel", id, "enough")
+    await one.inbox("release", [id], [claim.generation], "w1")
+    await move_clock(one.connection, 1)
+    (again,) = await one.claim()
+    assert (again.id, again.generation, again.cancelled) == (id, 2, True)
+
+
+@pytest.mark.parametrize("time", ["-infinity", "4000-01-01 BC", "0001-01-01"])
+async def test_rows_from_before_all_time_are_claimed(one: Session, time: str) -> None:
+    ids = await one.add(5)
+    await one.connection.execute(f"update holdfast.inbox set available_at = '{time}'")
+    link = Link(one.database, "claim")
+    claimer = Claimer(link, "w1", ["default"], Known(JOB), 90.0)
+    found = [claim.id for _ in range(4) for claim in (await claimer.claim(2)).claims]
+    await link.close()
+    assert sorted(found) == sorted(ids)
+
+
+async def test_the_claim_starts_at_its_floor(one: Session) -> None:
+    ids = await one.add(4)
+    rows = await one.connection.fetch("select available_at, seq from holdfast.inbox order by seq")
+    at, seq = rows[2]
+    starts = [START, (at, seq), START, START]
+    assert [claim.id for claim in await one.claim(starts=starts)] == ids[2:]
+    assert [claim.id for claim in await one.claim()] == ids[:2]
+
+
+async def test_locked_rows_are_passed_without_waiting(one: Session, two: Session) -> None:
+    ids = await one.add(10)
+    async with one.connection.transaction():
+        first = await one.claim("w1", limit=4)
+        await two.connection.execute("set statement_timeout = '20s'")
+        second = await two.claim("w2", limit=4)
+        assert {claim.id for claim in second}.isdisjoint(claim.id for claim in first)
+    assert {claim.id for claim in [*first, *second]} == set(ids[:8])
+
+
+async def test_a_claim_that_rolls_back_takes_nothing(one: Session, two: Session) -> None:
+    ids = await one.add(3)
+    transaction = one.connection.transaction()
+    await transaction.start()
+    assert len(await one.claim("w1")) == 3
+    await transaction.rollback()
+    claims = await two.claim("w2")
+    assert [claim.id for claim in claims] == ids
+    assert {(claim.generation, claim.attempt) for claim in claims} == {(1, 1)}
+
+
+async def test_a_row_that_another_finished_meanwhile_is_not_claimed(one: Session, two: Session) -> None:
+    """The scan's snapshot still shows the row pending; the lock looks again."""
+    await one.add(2)
+    sql = one.database.sql("inbox", "claim")
+    # A slow claim: it waits for an advisory lock after its snapshot, before it reads a row.
+    slow = sql.replace("with lane as (", "with gate as materialized (select pg_advisory_xact_lock(1)), lane as (")
+    slow = slow.replace(
+        "    where not exists (select from holdfast.queues", "    , gate where not exists (select from holdfast.queues"
+    )
+    assert slow.count("gate") == 2
+    async with session(one.database.url or "") as third:
+        await third.connection.execute("select pg_advisory_lock(1)")
+        waiting = asyncio.create_task(
+            two.connection.fetch(slow, *claim_lanes(["default"]), 25, ["job"], "{}", "w2", 90.0, False)
+        )
+        await until(
+            third.connection,
+            "select exists (select from pg_locks where pid = $1 and locktype = 'advisory' and not granted)",
+            two.pid,
+        )
+        done, released = await one.claim("w1")
+        await write(one, "w1", [(done, Completed())])
+        await one.inbox("release", [released.id], [released.generation], "w1")
+        await third.connection.execute("select pg_advisory_unlock(1)")
+        rows = await waiting
+    assert [row["id"] for row in rows] == [None]
+    assert (await one.row(released.id))["lease_generation"] == 1
+
+
+async def test_eight_claimers_share_ten_thousand_rows_and_never_wait(one: Session, migrated_url: str) -> None:
+    total = 10_000
+    await one.add(total)
+    taken: list[tuple[object, int]] = []
+    waits: list[str] = []
+    done = asyncio.Event()
+
+    async def drain(name: str) -> None:
+        link = Link(Database(migrated_url), name)
+        claimer = Claimer(link, name, ["default"], Known(JOB), 90.0)
+        empty = 0
+        while empty < 3:
+            batch = await claimer.claim(50)
+            taken.extend((claim.id, claim.generation) for claim in batch.claims)
+            empty = 0 if batch.claims else empty + 1
+        await link.close()
+
+    async def watch() -> None:
+        while not done.is_set():
+            rows = await one.connection.fetch(
+                "select wait_event from pg_stat_activity where wait_event_type = 'Lock' "
+                "and wait_event in ('tuple', 'transactionid') and datname = current_database()"
+            )
+            waits.extend(row[0] for row in rows)
+            await asyncio.sleep(0)
+
+    watcher = asyncio.create_task(watch())
+    await asyncio.gather(*(drain(f"w{n}") for n in range(8)))
+    done.set()
+    await watcher
+    assert len(taken) == total
+    assert set(Counter(taken).values()) == {1}
+    assert waits == []
+    assert await one.connection.fetchval("select count(distinct fence) from holdfast.inbox") == total
+
+
+async def test_a_claim_for_nobody_asks_nothing(one: Session) -> None:
+    link = Link(one.database, "claim")
+    claimer = Claimer(link, "w1", ["default"], Known(JOB), 90.0)
+    assert (await claimer.claim(0)).claims == []
+    assert link.connects == 0
+
+
+async def test_max_attempts_is_each_rows_own(one: Session) -> None:
+    (once,), (thrice,) = await one.add(max_attempts=1), await one.add(max_attempts=3)
+    for round in range(1, 4):
+        claims = await one.claim()
+        await write(one, "w1", [(claim, Failed("Boom", str(round))) for claim in claims])
+        await move_clock(one.connection, 100.0 * round)
+    assert ((await one.row(once))["status"], (await one.row(once))["attempts"]) == ("dead_letter", 1)
+    assert ((await one.row(thrice))["status"], (await one.row(thrice))["attempts"]) == ("dead_letter", 3)
+
+
+def test_the_start_is_before_every_row() -> None:
+    assert (datetime(1, 1, 1, tzinfo=UTC), 1) > START

@@ -1,0 +1,140 @@
+"""Declaring tasks: what cannot be stored or called later is refused when the task is registered."""
+
+import inspect
+from typing import Any
+
+import pytest
+
+from holdfast import ConfigurationError, Context, Holdfast, InvalidInput, InvalidPayload, TxContext
+from holdfast.model.job import Claim
+
+
+@pytest.fixture
+def hf() -> Holdfast:
+    return Holdfast("postgresql://nobody@nowhere/none")
+
+
+def test_a_task_stays_the_function_it_was(hf: Holdfast) -> None:
+    @hf.task
+    def add(a: int, b: int = 2) -> int:
+        """Adds."""
+        return a + b
+
+    @hf.task(name="waits")
+    async def waits(ctx: Context, a: int) -> int:
+        return a
+
+    assert add(1) == 3
+    assert add.__doc__ == "Adds."
+    assert str(inspect.signature(add)) == "(a: int, b: int = 2) -> int"
+    coroutine = waits(None, 1)
+    assert inspect.iscoroutine(coroutine)
+    coroutine.close()
+
+
+def test_the_context_is_found_by_its_type(hf: Holdfast) -> None:
+    @hf.task
+    async def plain(order_id: int) -> None: ...
+
+    @hf.task
+    async def told(context: Context, order_id: int) -> None: ...
+
+    @hf.task
+    async def writes(ctx: TxContext, order_id: int) -> None: ...
+
+    wants = [(task.definition.wants_context, task.definition.wants_tx) for task in (plain, told, writes)]
+    assert wants == [(False, False), (True, False), (True, True)]
+    assert [task.definition.arguments.__struct_fields__ for task in (plain, told, writes)] == [
+        ("type_", "order_id")
+    ] * 3
+
+
+def takes_type(type: str) -> None: ...
+def takes_many(*many: int) -> None: ...
+def takes_any(**anything: int) -> None: ...
+def takes_positions(a: int, /) -> None: ...
+def takes_bytes_writer(a: memoryview) -> None: ...
+def takes_a_mystery(a: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821 - the point
+def takes_a_transaction(ctx: TxContext) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (takes_type, "'type'.*carries the kind"),
+        (takes_many, r"named parameters only, got \*many"),
+        (takes_any, r"named parameters only, got \*\*anything"),
+        (takes_positions, "named parameters only"),
+        (takes_a_mystery, "'Nowhere' is not defined.*import that name at run time"),
+        (takes_a_transaction, "TxContext must be async"),
+        (lambda: None, "pass name="),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(hf: Holdfast, function: Any, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        hf.task(function)
+
+
+def test_a_task_has_time_to_run(hf: Holdfast) -> None:
+    with pytest.raises(InvalidInput, match="timeout: expected a duration above zero, got '0s'"):
+        hf.task(name="a", timeout="0s")(lambda: None)
+
+
+def test_a_schema_is_checked_at_once() -> None:
+    with pytest.raises(ConfigurationError, match="schema: expected"):
+        Holdfast(schema="drop table")
+
+
+def test_names_are_told_apart(hf: Holdfast) -> None:
+    hf.task(name="a")(lambda: None)
+    with pytest.raises(ConfigurationError, match="already a task 'a'; pass name"):
+        hf.task(name="a")(lambda: None)
+
+
+def test_payloads_of_earlier_versions_are_brought_up_to_date(hf: Holdfast) -> None:
+    @hf.task(version=3)
+    def pay(cents: int, currency: str) -> None: ...
+
+    @hf.upcast(pay, from_version=2)
+    def add_currency(payload: dict[str, Any]) -> dict[str, Any]:
+        return {**payload, "currency": "EUR"}
+
+    assert pay.definition.oldest == 2
+    assert pay.definition.decode('{"type": "pay", "cents": 1}', 2) == {"cents": 1, "currency": "EUR"}
+
+    @hf.upcast(pay, from_version=1)
+    def to_cents(payload: dict[str, Any]) -> dict[str, Any]:
+        return {"cents": payload["euros"] * 100}
+
+    assert pay.definition.oldest == 1
+    assert pay.definition.decode('{"type": "pay", "euros": 1}', 1) == {"cents": 100, "currency": "EUR"}
+    for wrong in (0, 3, 4):
+        with pytest.raises(ConfigurationError, match="from_version"):
+            hf.upcast(pay, from_version=wrong)(to_cents)
+    with pytest.raises(ConfigurationError, match="already has an upcast"):
+        hf.upcast(pay, from_version=1)(to_cents)
+    with pytest.raises(InvalidPayload, match="does not fit pay"):
+        pay.definition.decode('{"type": "pay", "cents": "many", "currency": "EUR"}', 3)
+
+
+def test_a_default_is_left_to_the_function_that_runs(hf: Holdfast) -> None:
+    """Not stored at enqueue: a default that changes with a release holds for jobs in flight, too."""
+
+    @hf.task
+    def note(text: str = "hello", tags: list[str] = []) -> None: ...  # noqa: B006 - the point
+
+    assert note.definition.decode('{"type": "note"}', 1) == {"text": "hello", "tags": []}
+
+
+def test_a_context_tells_its_job() -> None:
+    claim = Claim(
+        id=None, generation=3, fence=9, attempt=2, max_attempts=5, kind="k", version=1, payload="{}", queue="q",  # type: ignore[arg-type]
+        key="key", headers='{"a": "b"}', idempotency_key=None,
+    )  # fmt: skip
+    context = Context(claim, None)  # type: ignore[arg-type]
+    assert (context.generation, context.fence, context.attempt, context.max_attempts) == (3, 9, 2, 5)
+    assert context.headers == {"a": "b"}
+    assert not context.stopping
+    context.check()
+    with pytest.raises(InvalidInput, match="key: expected 1 to 512 bytes"):
+        context.once("x" * 513)

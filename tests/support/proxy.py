@@ -1,0 +1,90 @@
+"""A wire to the server that can be cut at a chosen moment."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+
+class Proxy:
+    """Passes bytes both ways; drops the connection whose server says something that `cut` is waiting for."""
+
+    def __init__(self, url: str) -> None:
+        self._server = url
+        self.url = ""
+        self.cuts = 0
+        self._request: bytes | None = None
+        self._reply = b""
+
+    def cut_after(self, request: bytes, reply: bytes) -> None:
+        """Once a client has sent `request`, swallow the server's next message with `reply` and drop the connection.
+
+        What the server replied to is then done, and the client does not know it.
+        """
+        self._request, self._reply = request, reply
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        parts = urlsplit(self._server)
+        folder = parse_qs(parts.query).get("host", [""])[0]
+        if folder.startswith("/"):
+            upstream = await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.{parts.port or 5432}")
+        else:
+            upstream = await asyncio.open_connection(parts.hostname or folder, parts.port or 5432)
+        asked = False
+
+        def from_client(data: bytes) -> bool:
+            nonlocal asked
+            asked = asked or (self._request is not None and self._request in data)
+            return True
+
+        def from_server(data: bytes) -> bool:
+            if asked and self._request is not None and self._reply in data:
+                self._request = None
+                self.cuts += 1
+                return False
+            return True
+
+        try:
+            await asyncio.gather(_pass(reader, upstream[1], from_client), _pass(upstream[0], writer, from_server))
+        finally:
+            for end in (writer, upstream[1]):
+                end.close()
+                with suppress(OSError):
+                    await end.wait_closed()
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, keep: Callable[[bytes], bool]) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65536):
+            if not keep(data):
+                break
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@asynccontextmanager
+async def proxied(url: str) -> AsyncIterator[Proxy]:
+    """A proxy in front of this server until the end of the block; its `url` is the way through."""
+    proxy = Proxy(url)
+    running: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        running.add(task)
+        with suppress(asyncio.CancelledError):
+            await proxy.serve(reader, writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    parts = urlsplit(url)
+    login, at, _ = parts.netloc.rpartition("@")
+    proxy.url = urlunsplit(parts._replace(netloc=f"{login}{at}127.0.0.1:{port}", query=""))
+    try:
+        yield proxy
+    finally:
+        server.close()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

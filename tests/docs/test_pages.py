@@ -12,6 +12,8 @@ import pytest
 from tests.docs.conftest import run_jobs, run_python, run_sql
 from tests.support.pages import PAGES, ROOT, blocks, name
 
+from holdfast import Holdfast
+
 RUN = ("python", "sql")
 OTHERS = ("", "sh", "text", "json", "toml", "console")
 
@@ -23,16 +25,17 @@ async def test_the_code_of_a_page_runs(
     monkeypatch.setenv("HOLDFAST_DATABASE_URL", migrated_url)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": f"page_{page.stem}", "run_jobs": run_jobs, "url": migrated_url}
+    opened: set[Holdfast] = set()
     for block in blocks(page):
         if block.reason is not None:
             continue
         if block.language == "python":
             await run_python(block, names)
+            opened |= {value for value in names.values() if isinstance(value, Holdfast)}
         elif block.language == "sql":
             await asyncio.to_thread(run_sql, block, migrated_url)
-    for value in names.values():
-        if type(value).__name__ == "Holdfast":
-            await value.close()
+    for app in opened:
+        await app.close()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -5,6 +5,7 @@ from .context import Context, TxContext
 from .errors import (
     Cancelled,
     ConfigurationError,
+    Contended,
     HoldfastError,
     IdempotencyConflict,
     InvalidInput,
@@ -14,6 +15,7 @@ from .errors import (
     NotInTransaction,
     SchemaError,
     Timeout,
+    Unreachable,
     UnsafeServer,
 )
 from .model.job import Job
@@ -26,6 +28,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Cancelled",
     "ConfigurationError",
+    "Contended",
     "Context",
     "Fail",
     "Holdfast",
@@ -43,6 +46,7 @@ __all__ = [
     "Task",
     "Timeout",
     "TxContext",
+    "Unreachable",
     "UnsafeServer",
     "__version__",
 ]

@@ -14,9 +14,9 @@ import asyncpg
 from .context import Context, TxContext
 from .db import callers
 from .db.database import REFUSALS, Connection, Database, resolve_url
-from .db.link import Contended, Unreachable, backoff, translate
+from .db.link import backoff, translate
 from .db.portal import Portal
-from .errors import ConfigurationError, InvalidInput, NotFound, SchemaError
+from .errors import ConfigurationError, Contended, InvalidInput, NotFound, SchemaError, Unreachable
 from .inbox import enqueue
 from .inbox.enqueue import Order
 from .model.durations import Duration, seconds

@@ -11,6 +11,8 @@
     ├── LeaseLost               this attempt no longer owns its job; nothing it writes counts
     ├── Cancelled               this job was cancelled while it ran
     ├── Timeout                 this attempt ran longer than its task allows
+    ├── Unreachable             the server did not answer; whether the call took effect is unknown
+    ├── Contended               the server refused this time; nothing was done
     └── NotFound                no such job, queue or worker
 
 Each message says what was expected, what came, and what to do.
@@ -66,6 +68,14 @@ class Cancelled(HoldfastError):
 
 class Timeout(HoldfastError):
     """The attempt ran longer than its task allows."""
+
+
+class Unreachable(HoldfastError):
+    """The server did not answer. Whether the call took effect is unknown; repeating it under the same id is safe."""
+
+
+class Contended(HoldfastError):
+    """The server refused this time (a deadlock, a lock not to be had). Nothing was done; it may be repeated."""
 
 
 class NotFound(HoldfastError):

@@ -7,9 +7,10 @@ import sys
 import holdfast
 
 NAMES = {
-    "Cancelled", "ConfigurationError", "Context", "Fail", "Holdfast", "HoldfastError", "IdempotencyConflict",
+    "Cancelled", "ConfigurationError", "Contended", "Context", "Fail", "Holdfast", "HoldfastError",
+    "IdempotencyConflict",
     "InvalidInput", "InvalidPayload", "Job", "LeaseLost", "Limits", "NotFound", "NotInTransaction",
-    "SchemaError", "Snooze", "Task", "Timeout", "TxContext", "UnsafeServer", "__version__",
+    "SchemaError", "Snooze", "Task", "Timeout", "TxContext", "Unreachable", "UnsafeServer", "__version__",
 }  # fmt: skip
 
 

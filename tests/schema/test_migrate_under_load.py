@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import asyncpg
 import pytest
+from tests.support.waiting import until_blocked
 
 from holdfast import Holdfast
 from holdfast.schema import migrate
@@ -57,7 +58,7 @@ async def test_a_migration_under_load_loses_nothing(migrated_url: str, next_rele
         await transaction.start()
         await reader.fetchval("select count(*) from holdfast.inbox")  # holds a lock that the migration must wait for
         migration = asyncio.create_task(hf.migrate())
-        await _until_waiting(monitor)
+        await until_blocked(monitor)
         await transaction.rollback()
         assert await migration == ["note"]
         before = len(done)
@@ -75,13 +76,4 @@ async def test_a_migration_under_load_loses_nothing(migrated_url: str, next_rele
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not condition():
-            await asyncio.sleep(0.01)
-
-
-async def _until_waiting(monitor: asyncpg.Connection) -> None:
-    """Until the migration waits for the reader, or has given up its first try."""
-    async with asyncio.timeout(30):
-        while not await monitor.fetchval(
-            "select count(*) from pg_stat_activity where application_name = 'holdfast migrate' and wait_event_type = 'Lock'"
-        ):
             await asyncio.sleep(0.01)

@@ -52,7 +52,7 @@ class Session:
         rows = await self.claim_rows(
             worker, limit, queues=queues, known=known, lease=lease, starts=starts, rescan=rescan
         )
-        return [Claim(*row[7:]) for row in rows] if rows[0]["lane"] is not None else []
+        return [Claim(*row[8:]) for row in rows] if rows[0]["lane"] is not None else []
 
     async def claim_rows(
         self,

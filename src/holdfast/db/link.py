@@ -14,7 +14,7 @@ from typing import Any
 
 import asyncpg
 
-from ..errors import HoldfastError
+from ..errors import Contended, Unreachable
 from .database import Connection, Database
 
 log = logging.getLogger("holdfast.db")
@@ -25,14 +25,6 @@ _BROKEN_CLASSES = ("08", "57", "53", "25006")
 """SQLSTATEs after which this connection, or this server's role, is not to be trusted: connection, shutdown, out of
 resources, read-only (a primary that became a standby)."""
 _RETRY_STATES = {"40001", "40P01", "55P03"}
-
-
-class Unreachable(HoldfastError):
-    """The server did not answer; whether the call took effect is unknown."""
-
-
-class Contended(HoldfastError):
-    """The server refused this time (deadlock, lock timeout); nothing was done, and it may be repeated."""
 
 
 def translate(error: BaseException) -> BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,9 +16,10 @@ log = logging.getLogger("holdfast.housekeeping")
 BATCH = 1000
 SILENCE = 90.0
 """Seconds without a heartbeat after which a worker is called dead."""
-FULL_SWEEP = 300
-"""Seconds between sweeps that start from the very beginning, for leases that somebody back-dated."""
+WHOLE_SWEEPS = 1 / 30
+"""Share of the sweeps that start from the very beginning, for leases that somebody back-dated."""
 SLACK = timedelta(seconds=60)
+DAYS_AHEAD = 7
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -51,9 +53,9 @@ class Chore:
 
 async def sweep(turn: Turn) -> Done:
     """Return rows with expired leases."""
-    now = await turn.connection.fetchval(f"select {turn.database.schema}.clock()")
-    whole = turn.floor is None or now.timestamp() % FULL_SWEEP < turn.floor.timestamp() % FULL_SWEEP
-    rows = await turn.run("sweep", _BEGINNING if whole or turn.floor is None else turn.floor, BATCH)
+    ((now,),) = await turn.run("clock")
+    floor = _BEGINNING if turn.floor is None or random.random() < WHOLE_SWEEPS else turn.floor
+    rows = await turn.run("sweep", floor, BATCH)
     for id, status, worker, generation in rows:
         log.warning("swept %s: worker %s lost generation %s, now %s", id, worker, generation, status)
     # A full batch may have left some behind: the next run starts at the beginning.
@@ -77,16 +79,15 @@ async def members(turn: Turn) -> Done:
 
 async def partitions(turn: Turn) -> Done:
     await turn.connection.execute("set local lock_timeout = '500ms'")
-    made = await turn.connection.fetchval(f"select {turn.database.schema}.make_partitions(7)")
+    ((made,),) = await turn.run("make_partitions", DAYS_AHEAD)
     return Done(made)
 
 
 async def retention(turn: Turn) -> Done:
     # A DROP that waits blocks every completion behind it: give up at once and come back.
     await turn.connection.execute("set local lock_timeout = '100ms'")
-    schema = turn.database.schema
-    dropped = await turn.connection.fetchval(f"select {schema}.drop_partitions({schema}.setting('archive_days')::int)")
-    return Done(dropped)
+    ((dropped,),) = await turn.run("drop_partitions")
+    return Done(dropped + len(await turn.run("forget_default", BATCH)))
 
 
 async def forget(turn: Turn) -> Done:

@@ -9,7 +9,8 @@ import time
 from collections.abc import Sequence
 
 from ..db.database import Connection, Database
-from ..db.link import Contended, Unreachable, backoff, translate
+from ..db.link import backoff, translate
+from ..errors import Contended, Unreachable
 from ..probes import probe
 from .chores import CHORES, Chore, Done, Turn
 

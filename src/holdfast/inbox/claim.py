@@ -80,7 +80,7 @@ class Claimer:
         )  # fmt: skip
         probe("claim.after")
         self._answered_at = time.monotonic()
-        claims = [Claim(*row[7:]) for row in rows] if rows[0][4] is not None else []
+        claims = [Claim(*row[8:]) for row in rows] if rows[0][5] is not None else []
         if self._reconnected():
             again = True
         else:
@@ -121,15 +121,16 @@ class Claimer:
 
     def _move_floor(self, rows: list[asyncpg.Record], full: bool, rescan: bool, elapsed: float) -> bool:
         """True when everything is to be scanned again at once."""
-        at, paused, snapshot = rows[0][0], rows[0][1] or (), rows[0][2]
+        at, paused, snapshot, _, running = rows[0][:5]
+        paused = paused or ()
         ends: list[Position | None] = [(at, 0)] * len(self.floor.lanes)
         if full:
-            last = max(row[4] for row in rows)
-            ends[last - 1] = max((row[5], row[6]) for row in rows if row[4] == last)
+            last = max(row[5] for row in rows)
+            ends[last - 1] = max((row[6], row[7]) for row in rows if row[5] == last)
             ends[last:] = [None] * (len(ends) - last)
         if not self.floor.claimed(at, ends, paused, elapsed):
             return True
-        return rescan and self.floor.observed(at, Snapshot.parse(snapshot), ends, paused)
+        return rescan and self.floor.observed(at, Snapshot.parse(snapshot), running or (), ends, paused)
 
     async def _walk_patrol(self) -> None:
         """Walk the lanes whose turn it is, one long chunk at most."""
@@ -145,7 +146,7 @@ class Claimer:
                 self.floor.lower(lane, (runnable_at, runnable_seq))
             more = seen >= PATROL_CHUNK
             self._patrol.walked((end_at, end_seq) if more and runnable_at is None else None)
-            if more:
+            if more or self._patrol.resting:
                 return
 
 
@@ -165,6 +166,10 @@ class _Patrol:
             self._next_at = time.monotonic() + PATROL_EVERY
             self._left = list(self._floor.lanes)
         return self._left[-1]
+
+    @property
+    def resting(self) -> bool:
+        return not self._left
 
     def walked(self, end: Position | None) -> None:
         """A chunk was walked up to `end`; None: this lane is done."""

@@ -1,10 +1,11 @@
 -- Claim due rows of the lanes, in the order of the index, from each lane's floor on.
 -- Takes    $1–$4 lanes: queue, priority, floor (available_at, seq); $5 limit; $6 kinds, $7 {kind: [oldest, newest]}
 --          payload versions of kinds that know more than version 1; $8 worker; $9 lease in seconds; $10 rescan?
--- Returns  at least one row: the time, paused queues, and on a rescan the snapshot and whether suspects wait that
---          claim_suspect.sql would take; then one row per claim (lane is null when there is none). A row that was
+-- Returns  at least one row: the time, paused queues, and on a rescan the snapshot, whether suspects wait that
+--          claim_suspect.sql would take, and the xids that run; then one row per claim (lane is null when there is none). A row that was
 --          cancelled while an earlier attempt ran comes back with "cancelled" and is not to be run.
--- Locks    the claimed rows; never waits.
+-- Locks    the claimed rows, skipping locked ones. It waits only where Postgres itself does: two claims that reach a row
+--          in the moment in which a third commits lock that version in turn, for the length of a statement.
 -- Index    idx_inbox_claim per lane, then the primary key. Sorts nothing.
 with lane as (
     select l.queue, l.priority, l.floor_at, l.floor_seq, l.n
@@ -66,6 +67,15 @@ select holdfast.clock() as at,
                       else s.payload_version = 1 end
              and s.attempts < s.max_attempts
        ) end as suspects,
+       -- Read while the statement runs, so after its snapshot was taken: see model/floor.py.
+       case when $10 then array(
+           select a.backend_xid::text::bigint
+           from pg_stat_get_activity(null) a
+           where a.backend_xid is not null
+             and a.datid = (select d.oid from pg_database d where d.datname = current_database())
+             and a.pid <> pg_backend_pid()
+       ) || array(select x.transaction::text::bigint from pg_prepared_xacts x where x.database = current_database())
+       end as running,
        c.lane, c.available_at, c.seq, c.id, c.lease_generation, c.fence, c.attempts, c.max_attempts, c.kind,
        c.payload_version, c.payload, c.queue, c.partition_key, c.headers, c.idempotency_key, c.cancelled
 from (select) as always

@@ -5,11 +5,19 @@ lane (queue, priority) remembers where its last claim ended, its *hint*. But row
 every transaction that enqueues, and commits after a later one was claimed. Hence a second mark, *safe*: no row that is
 still invisible can appear before it.
 
-    enqueue writes available_at >= the time at which its transaction drew its xid (less a small race, SLACK).
-    A rescan at time t sees a snapshot: every xid below its xmax was drawn before t.
-    Once all xids below that xmax have ended, whatever appears later was enqueued after t: t - SLACK is safe.
+    Whoever makes a row pending writes available_at >= the time at which its transaction drew its xid (less a small
+    race, SLACK).
+    Each rescan reads the snapshot that it scans with and, after that, the xids that run.
+    An xid is *open* from the first rescan that reads it running until a snapshot shows that it has ended. One that is
+    not read running was drawn before the rescan and has ended by then, so the next scan sees its rows; or it was
+    drawn after the rescan began, and so were its rows.
+    Therefore what appears after a rescan belongs to an open xid, or is not older than the *previous* rescan; and an
+    xid that is read for the first time was drawn after the previous rescan began.
 
-A rescan starts at the lower of hint and the *previous* rescan's safe, so it meets every row that became visible in
+The snapshot alone does not do: its xmax is one past the newest xid that has *ended*. A newer one that runs is not in
+it, so in a quiet database a lone transaction would go unseen until it commits.
+
+A rescan starts at the lower of hint and the safe of the rescan before, so it meets every row that became visible in
 between. A transaction that stays open would hold safe back; after ASIDE it is set aside with the time before which it
 cannot have enqueued, and when it ends its lanes are scanned again from there.
 
@@ -42,7 +50,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`pg_current_snapshot()`: xids below xmin have ended, those in `running` have not, xmax is the next one."""
+    """`pg_current_snapshot()`: xids below xmax have ended, except those in `running`. Of others it says nothing."""
 
     xmin: int
     xmax: int
@@ -52,6 +60,19 @@ class Snapshot:
     def parse(cls, text: str) -> Snapshot:
         xmin, xmax, running = text.split(":")
         return cls(int(xmin), int(xmax), frozenset(int(xid) for xid in running.split(",") if xid))
+
+    def ended(self, xid: int) -> bool:
+        return xid < self.xmax and xid not in self.running
+
+    def widen(self, xid: int) -> int:
+        """The full number of a recent xid of which only the lower 32 bits are known."""
+        nearest = (self.xmax & ~_LOWER) | xid
+        if nearest > self.xmax + _HALF:
+            return nearest - _LOWER - 1
+        return nearest + _LOWER + 1 if nearest < self.xmax - _HALF else nearest
+
+
+_LOWER, _HALF = 2**32 - 1, 2**31
 
 
 @dataclass(slots=True)
@@ -77,8 +98,8 @@ class Floor:
         self.lanes: Sequence[Lane] = tuple(lanes)
         self._marks = {lane: _Marks() for lane in self.lanes}
         self._open: dict[int, _Open] = {}
-        self._seen: list[tuple[datetime, int]] = []
         self._last = START[0]
+        self._rescan = START[0]
 
     def starts(self, rescan: bool) -> list[Position]:
         """Where each lane's next scan begins."""
@@ -88,8 +109,7 @@ class Floor:
     def reset(self) -> None:
         """Everything from the very start: after a start, a reconnect, a clock that went back."""
         self._open.clear()
-        self._seen.clear()
-        self._last = START[0]
+        self._last = self._rescan = START[0]
         for marks in self._marks.values():
             marks.hint = marks.safe = START
 
@@ -120,12 +140,21 @@ class Floor:
         return True
 
     def observed(
-        self, at: datetime, snapshot: Snapshot, ends: Sequence[Position | None], paused: Iterable[str]
+        self,
+        at: datetime,
+        snapshot: Snapshot,
+        running: Iterable[int],
+        ends: Sequence[Position | None],
+        paused: Iterable[str],
     ) -> bool:
-        """Move *safe* after a rescan, for the lanes that it reached. True when a lane should be scanned again now."""
-        ended = self._update_open(at, snapshot)
-        self._seen.append((at, snapshot.xmax))
-        safe = (self._safe_time(snapshot), 0)
+        """Move *safe* after a rescan, for the lanes that it reached. True when a lane should be scanned again now.
+
+        `running` holds the xids, or their lower halves, that were read running after the snapshot was taken.
+        """
+        before, self._rescan = self._rescan, at
+        bound = before - SLACK if before > START[0] else before
+        ended = self._note(at, bound, snapshot, running)
+        safe = (min([bound, *(xid.bound for xid in self._open.values() if not xid.aside)]), 0)
         resting = frozenset(paused)
         for lane, end in zip(self.lanes, ends, strict=True):
             marks = self._marks[lane]
@@ -143,29 +172,15 @@ class Floor:
     def hint(self, lane: Lane) -> Position:
         return self._marks[lane].hint
 
-    def _update_open(self, at: datetime, snapshot: Snapshot) -> datetime | None:
+    def _note(self, at: datetime, bound: datetime, snapshot: Snapshot, running: Iterable[int]) -> datetime | None:
         """Note new transactions, set old ones aside; the earliest bound of those set aside that have ended."""
-        for xid in snapshot.running - self._open.keys():
-            self._open[xid] = _Open(self._bound(xid), at)
         ended: datetime | None = None
-        for xid in self._open.keys() - snapshot.running:
+        for xid in [xid for xid in self._open if snapshot.ended(xid)]:
             gone = self._open.pop(xid)
             if gone.aside:
                 ended = gone.bound if ended is None else min(ended, gone.bound)
+        for xid in running:
+            self._open.setdefault(snapshot.widen(xid), _Open(bound, at))
         for transaction in self._open.values():
             transaction.aside = transaction.aside or at - transaction.seen_at >= ASIDE
         return ended
-
-    def _bound(self, xid: int) -> datetime:
-        times = [at for at, xmax in self._seen if xmax <= xid]
-        return max(times) - SLACK if times else START[0]
-
-    def _safe_time(self, snapshot: Snapshot) -> datetime:
-        counted = [xid for xid, transaction in self._open.items() if not transaction.aside]
-        oldest = min(counted, default=snapshot.xmax)
-        before = [(at, xmax) for at, xmax in self._seen if xmax <= oldest]
-        if not before:
-            return START[0]
-        newest = max(before)
-        self._seen = [seen for seen in self._seen if seen >= newest]
-        return newest[0] - SLACK

@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ..db.link import Contended, Link, Unreachable, backoff
+from ..db.link import Link, backoff
+from ..errors import Contended, Unreachable
 from ..inbox import ending
 from ..inbox.ending import Ending, Report
 from ..model.job import Claim

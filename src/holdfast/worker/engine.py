@@ -21,9 +21,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..db.link import Contended, Link, Unreachable, backoff
+from ..db.link import Link, backoff
 from ..db.safety import check_server
-from ..errors import Cancelled, ConfigurationError, LeaseLost, Timeout
+from ..errors import Cancelled, ConfigurationError, Contended, LeaseLost, Timeout, Unreachable
 from ..inbox.claim import Claimer, Known
 from ..model.job import Claim
 from ..model.outcome import Abandoned, Lost, Released

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..db.database import Database
-from ..db.link import DEADLINE, Contended, Link, Unreachable
+from ..db.link import DEADLINE, Link
+from ..errors import Contended, Unreachable
 from ..housekeeping.loop import Housekeeper
 from ..inbox import renew
 from ..ownership import members

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..db.link import Unreachable, backoff, translate
-from ..errors import ConfigurationError
+from ..db.link import backoff, translate
+from ..errors import ConfigurationError, Unreachable
 from ..ownership import members
 from .engine import Engine
 from .ledger import Ledger

@@ -122,24 +122,19 @@ class JobRunner:
     async def _run_tx(self, running: Running, definition: Definition, arguments: dict[str, Any]) -> Outcome | None:
         """The handler's writes, its follow-up jobs and its ending in one transaction. The row is touched last."""
         claim = running.claim
-        try:
-            async with self._transaction() as connection:
-                running.context = TxContext(claim, self, connection)
-                value = await definition.function(running.context, **arguments)
-                probe("run.after")
-                outcome = self._outcome(value)
-                if isinstance(outcome, Failed):
-                    raise Unended(outcome)
-                # From here on the ending is on its way: cancelling now would only make its outcome unknown.
-                running.cancellable = False
-                await _pin_plans(connection)
-                report = await ending.write(_OnConnection(connection, self._database), self._worker, [(claim, outcome)])
-                if report.lost:
-                    raise LeaseLost("its completion was refused; what it wrote is rolled back")
-                probe("tx.before_commit")
-            probe("tx.after_commit")
-        except Unended as unended:
-            return unended.outcome
+        async with self._transaction() as connection:
+            running.context = TxContext(claim, self, connection)
+            value = await definition.function(running.context, **arguments)
+            probe("run.after")
+            outcome = self._outcome(value)
+            # From here on the ending is on its way: cancelling now would only make its outcome unknown.
+            running.cancellable = False
+            await _pin_plans(connection)
+            report = await ending.write(_OnConnection(connection, self._database), self._worker, [(claim, outcome)])
+            if report.lost:
+                raise LeaseLost("its completion was refused; what it wrote is rolled back")
+            probe("tx.before_commit")
+        probe("tx.after_commit")
         self._tally.add(report)
         return None
 
@@ -159,7 +154,8 @@ class JobRunner:
         try:
             return outcome_of(value, lambda result: payload.encode_value("result", result))
         except InvalidPayload as refused:
-            return failure(refused)
+            # Its work is done: running it again would repeat the effects and end the same way.
+            return Abandoned(f"the handler finished, but what it returned cannot be stored: {refused}")
 
     def _stopped(self, running: Running) -> Outcome:
         match running.reason:
@@ -215,13 +211,6 @@ class JobRunner:
                 pool.terminate()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-class Unended(Exception):
-    """A transaction that must roll back, with the outcome to be written after it."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        self.outcome = outcome
 
 
 class _OnConnection:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..db.link import Contended, Link, Unreachable, backoff
+from ..db.link import Link, backoff
+from ..errors import Contended, Unreachable
 from ..inbox import ending
 from ..inbox.ending import Ending
 from ..model.job import Claim

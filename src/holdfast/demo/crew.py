@@ -1,0 +1,91 @@
+"""The processes of the demo: each a group of its own, ended as a whole, and never outliving the conductor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+LEASH = Path(__file__).with_name("leash.py")
+
+
+class Crewman:
+    """A program in a process group of its own, its words in a file."""
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self.name = name
+        self._command = [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), sys.executable, *command]
+        self._environment = dict(environment)
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment,
+                process_group=0,
+            )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.returncode if self._process is not None else None
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """To the whole group at once: the supervisor cannot react to the death of its process."""
+        if self.running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    def ask_to_end(self) -> None:
+        if self.running and self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Has it ended within so many seconds?"""
+        if self._process is not None:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._process.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    async def kill(self) -> None:
+        self.signal_all(signal.SIGKILL)
+        await self.wait()
+
+    def owns(self, pid: int) -> bool:
+        """Is this process one of the group?"""
+        try:
+            return self.running and os.getpgid(pid) == self.pid
+        except ProcessLookupError:
+            return False
+
+    def last_words(self, limit: int = 2000) -> str:
+        return self._log.read_text(errors="replace")[-limit:].strip() if self._log.exists() else ""
+
+
+def worker(number: int, environment: Mapping[str, str], folder: Path) -> Crewman:
+    """A supervisor with one process, its times short enough for an audience."""
+    command = [
+        "-m", "holdfast.cli", "worker", "holdfast.demo.shop:hf", "--processes", "1", "--concurrency", "10",
+        "--lease", "2s", "--housekeeping", "0.4s", "--poll", "0.1s", "--drain", "10s", "--log-level", "WARNING",
+    ]  # fmt: skip
+    return Crewman(f"worker {number}", command, environment, folder / f"worker-{number}.log")
+
+
+def producer(environment: Mapping[str, str], folder: Path) -> Crewman:
+    return Crewman("producer", ["-m", "holdfast.demo.producer"], environment, folder / "producer.words")

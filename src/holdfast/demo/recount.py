@@ -1,0 +1,265 @@
+"""Recount what became of the shop's work. Imports nothing of Holdfast; the demo runs it as a script of its own.
+
+    HOLDFAST_DATABASE_URL=… python recount.py FOLDER SCHEMA
+
+It reads the producer's log, the kill log and the witnessed effects from the folder, and the orders, the effects and the
+rows of the jobs from the database, and prints one JSON object: `numbers`, the eight that count, and `details`.
+
+What is counted:
+
+    enqueued                jobs of committed transactions, by the producer's log; a repeated request adds none
+    completed               of these, archived as completed, and the effect is there
+    dead_letter             of these, dead letters
+    lost                    all others: missing, completed without their effect, or not ended when the time was over;
+                            and jobs of orders that were committed and are not in the table
+    duplicate_effects       effects beyond the one per job in the database; letters beyond the one per receipt; entries
+                            into a `once` block after its marker was written; effects of attempts that failed;
+                            second jobs under one idempotency key
+    recovered_after_kill    jobs that a worker held when it was killed, and that ended under a later generation
+    rolled_back_jobs_found  jobs, and effects of jobs, whose transaction was rolled back
+    jobs_per_second         completed ÷ seconds from the first order to the end of the last job
+
+One window is documented: killed after an outside effect and before its marker, a handler repeats its request. The post
+office knows it by its idempotency key and delivers one letter. Such repeats are shown in `details`, not hidden.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+POISON = frozenset({"check_fraud", "render_invoice"})
+"""Kinds that never succeed: no effect of theirs may be seen."""
+POSTED = "send_receipt"
+"""The kind whose effect is a letter; those of the others are rows."""
+
+Line = Mapping[str, Any]
+Name = tuple[int, str]
+"""Order and kind: what a job is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A job as the database has it, live or archived."""
+
+    id: str
+    order: int
+    kind: str
+    status: str
+    generation: int
+    finished: float | None = None
+
+
+@dataclass(slots=True)
+class Evidence:
+    producer: Sequence[Line]
+    kills: Sequence[Line]
+    witnessed: Sequence[Line]
+    orders: frozenset[int]
+    effects: Sequence[Name]
+    rows: Sequence[Row]
+
+
+@dataclass(slots=True)
+class Books:
+    """The producer's log, read to the end."""
+
+    committed: dict[Name, str] = field(default_factory=dict)
+    """The jobs of committed transactions, and the ids that the producer was told."""
+    orders: set[int] = field(default_factory=set)
+    rolled_back: set[int] = field(default_factory=set)
+    repeated: int = 0
+    began: float = 0.0
+
+
+def read_books(lines: Iterable[Line], orders: frozenset[int]) -> Books:
+    books = Books()
+    unknown: dict[int, Line] = {}
+    for line in lines:
+        match line["what"]:
+            case "began":
+                books.began = line["t"]
+            case "intent":
+                unknown[line["order"]] = line
+            case "committed":
+                unknown.pop(line["order"], None)
+                _commit(books, line["order"], line["jobs"])
+            case "rolled back":
+                unknown.pop(line["order"], None)
+                books.rolled_back.add(line["order"])
+            case "repeated":
+                books.repeated += 1
+    for order, line in unknown.items():  # no outcome was noted: the table of orders decides what was committed
+        if order in orders:
+            _commit(books, order, dict.fromkeys(line["jobs"], ""))
+        else:
+            books.rolled_back.add(order)
+    return books
+
+
+def _commit(books: Books, order: int, jobs: Mapping[str, str]) -> None:
+    books.orders.add(order)
+    for kind, id in jobs.items():
+        books.committed[order, kind] = id
+
+
+def recount(evidence: Evidence) -> dict[str, dict[str, float]]:
+    """The numbers, from the evidence alone."""
+    books = read_books(evidence.producer, evidence.orders)
+    rows: dict[Name, list[Row]] = {}
+    for row in evidence.rows:
+        rows.setdefault((row.order, row.kind), []).append(row)
+    in_tables = Counter(evidence.effects)
+    letters = _letters(evidence.witnessed)
+    seen = in_tables + Counter({name: len(keys) for name, keys in letters.items()})
+
+    ends = Counter(_end(name, id, rows.get(name, []), seen[name], evidence) for name, id in books.committed.items())
+    second_jobs = sum(len(found) - 1 for found in rows.values())
+    failed_effects = sum(count for name, count in seen.items() if name[1] in POISON)
+    repeats_of_rows = sum(count - 1 for name, count in in_tables.items() if name[1] not in POISON)
+    second_letters = sum(len(keys) - 1 for keys in letters.values())
+    after_marker, absorbed = _entries(evidence.witnessed)
+    ghosts = {name for name in [*rows, *seen] if name[0] in books.rolled_back or name[0] not in books.orders}
+    ghost_orders = evidence.orders & books.rolled_back
+
+    completed = ends["completed"]
+    last = max((row.finished for row in evidence.rows if row.finished is not None), default=books.began)
+    return {
+        "numbers": {
+            "enqueued": len(books.committed),
+            "completed": completed,
+            "dead_letter": ends["dead_letter"],
+            "lost": len(books.committed) - completed - ends["dead_letter"],
+            "duplicate_effects": repeats_of_rows + second_letters + after_marker + failed_effects + second_jobs,
+            "recovered_after_kill": _recovered(evidence),
+            "rolled_back_jobs_found": len(ghosts) + len(ghost_orders),
+            "jobs_per_second": round(completed / max(last - books.began, 0.001), 1),
+        },
+        "details": {
+            "orders": len(books.orders),
+            "rolled_back": len(books.rolled_back),
+            "repeated": books.repeated,
+            "kills": sum(1 for line in evidence.kills if line["what"] == "killed"),
+            "held_when_killed": len({row["id"] for line in evidence.kills for row in line.get("held", [])}),
+            "poison": sum(1 for name in books.committed if name[1] in POISON),
+            "letters": len(letters),
+            "absorbed_repeats": absorbed,
+            "rows_written": sum(in_tables.values()),
+            "lost_missing": ends["missing"],
+            "lost_without_effect": ends["without effect"],
+            "lost_unfinished": ends["unfinished"],
+            "lost_order": ends["order missing"],
+            "second_jobs": second_jobs,
+            "effects_after_marker": after_marker,
+            "seconds": round(last - books.began, 1),
+        },
+    }
+
+
+def _end(name: Name, id: str, rows: Sequence[Row], effects: int, evidence: Evidence) -> str:
+    if name[0] not in evidence.orders:
+        return "order missing"
+    row = next((row for row in rows if row.id == id or not id), None)
+    if row is None:
+        return "missing"
+    match row.status:
+        case "completed":
+            return "completed" if effects and name[1] not in POISON else "without effect"
+        case "dead_letter":
+            return "dead_letter"
+        case _:
+            return "unfinished"
+
+
+def _letters(witnessed: Iterable[Line]) -> dict[Name, set[str]]:
+    """The letters that the post office delivered for each receipt: requests with one key are one letter."""
+    letters: dict[Name, set[str]] = {}
+    for line in witnessed:
+        if line["what"] == "posted":
+            letters.setdefault((line["order"], line["kind"]), set()).add(line["key"])
+    return letters
+
+
+def _entries(witnessed: Iterable[Line]) -> tuple[int, int]:
+    """Requests of a later attempt after the marker of an earlier one; and repeats without a marker before them.
+
+    The marker is known to be stored when `done` is witnessed. A request with a lower fence comes from a worker that has
+    lost its lease; a store that compares fences refuses it, and so does this one.
+    """
+    done: dict[str, int] = {}
+    posted: set[str] = set()
+    after_marker = absorbed = 0
+    for line in witnessed:
+        key, fence = line["key"], line["fence"]
+        if line["what"] == "done":
+            done[key] = min(fence, done.get(key, fence))
+        elif line["what"] == "posted":
+            if key in done and fence > done[key]:
+                after_marker += 1
+            elif key in posted:
+                absorbed += 1
+            posted.add(key)
+    return after_marker, absorbed
+
+
+def _recovered(evidence: Evidence) -> int:
+    held: dict[str, int] = {}
+    for line in evidence.kills:
+        for row in line.get("held", []):
+            held[row["id"]] = min(row["generation"], held.get(row["id"], row["generation"]))
+    ended = {row.id: row for row in evidence.rows if row.status in ("completed", "dead_letter")}
+    return sum(1 for id, generation in held.items() if id in ended and ended[id].generation > generation)
+
+
+# Reading
+
+
+async def gather(url: str, schema: str, folder: Path) -> Evidence:
+    connection = await asyncpg.connect(url)
+    try:
+        orders = await connection.fetch(f'select id from "{schema}".orders')
+        effects = await connection.fetch(f'select order_id, kind from "{schema}".effects')
+        rows = await connection.fetch(
+            f"select id::text, (payload ->> 'order_id')::bigint, payload ->> 'type', status::text, lease_generation,"
+            f' extract(epoch from dead_at)::float8 from "{schema}".inbox'
+            f" union all"
+            f" select id::text, (payload ->> 'order_id')::bigint, payload ->> 'type', status::text, lease_generation,"
+            f' extract(epoch from finished_at)::float8 from "{schema}".archive'
+        )
+    finally:
+        await connection.close()
+    return Evidence(
+        producer=read_log(folder / "producer.log"),
+        kills=read_log(folder / "kills.log"),
+        witnessed=read_log(folder / "effects.log"),
+        orders=frozenset(row[0] for row in orders),
+        effects=[(row[0], row[1]) for row in effects],
+        rows=[Row(*row) for row in rows],
+    )
+
+
+def read_log(path: Path) -> list[Line]:
+    """Its lines; a last one that was never finished, because its writer was killed, is left out."""
+    if not path.exists():
+        return []
+    data = path.read_bytes()
+    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+
+
+def main() -> None:
+    folder, schema = sys.argv[1:]
+    evidence = asyncio.run(gather(os.environ["HOLDFAST_DATABASE_URL"], schema, Path(folder)))
+    print(json.dumps(recount(evidence)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""The demo as its audience runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.support.processes import processes_mentioning
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(180)]
+
+NUMBERS = [
+    "enqueued", "completed", "dead_letter", "lost", "duplicate_effects", "recovered_after_kill",
+    "rolled_back_jobs_found", "jobs_per_second",
+]  # fmt: skip
+
+
+def start(temporary: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "HOLDFAST_DATABASE_URL"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli", "demo", *arguments],
+        env={**environment, "TMPDIR": str(temporary), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder in which to see what is left behind, and that other accounts may enter."""
+    with tempfile.TemporaryDirectory(prefix="demo-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def left_behind(process: subprocess.Popen[str], temporary: Path) -> list[object]:
+    """Folders, servers and processes of this demo; all but the server's keeper stay in its session."""
+    return [*temporary.glob("holdfast-*"), *processes_mentioning(temporary), *of_session(process.pid)]
+
+
+def of_session(leader: int) -> list[int]:
+    listing = subprocess.run(["ps", "-A", "-o", "pid=,sess=,stat="], capture_output=True, text=True, check=True)
+    rows = (line.split() for line in listing.stdout.splitlines())
+    return [int(pid) for pid, session, state in rows if int(session) == leader and not state.startswith("Z")]
+
+
+def check(numbers: Mapping[str, float]) -> None:
+    assert list(numbers) == NUMBERS
+    assert numbers["lost"] == numbers["duplicate_effects"] == numbers["rolled_back_jobs_found"] == 0
+    assert numbers["recovered_after_kill"] > 0
+    assert numbers["dead_letter"] > 0
+    assert numbers["enqueued"] == numbers["completed"] + numbers["dead_letter"]
+    assert numbers["jobs_per_second"] > 0
+
+
+def test_json_is_one_object_of_numbers(temporary: Path) -> None:
+    process = start(temporary, "--seconds", "8", "--json")
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    assert out.count("\n") == 1
+    check(json.loads(out))
+    assert left_behind(process, temporary) == []
+
+
+def test_on_a_server_of_ones_own_the_schema_goes(temporary: Path, database_url: str) -> None:
+    process = start(temporary, "--seconds", "4", HOLDFAST_DATABASE_URL=database_url)
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, ""), out
+    assert "Everything that was promised held." in out
+    assert "\x1b" not in out
+    with psycopg.connect(database_url) as connection:
+        schemas = connection.execute("select nspname from pg_namespace where nspname like 'holdfast%'").fetchall()
+    assert schemas == []
+
+
+def wait_for_words(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stdout is not None
+    while words not in process.stdout.readline():
+        assert process.poll() is None
+
+
+@pytest.mark.parametrize("moment", ["starting PostgreSQL", "starting three workers", "completed"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_stopped_at_any_moment_nothing_stays(temporary: Path, moment: str, number: signal.Signals) -> None:
+    with start(temporary, "--seconds", "30") as process:
+        wait_for_words(process, moment)
+        process.send_signal(number)
+        _, err = process.communicate()
+    assert (process.returncode, err) == (130, "Stopped. Nothing was left behind.\n")
+    assert left_behind(process, temporary) == []
+
+
+def test_killed_itself_its_processes_go_too(temporary: Path) -> None:
+    with start(temporary, "--seconds", "30") as process:
+        wait_for_words(process, "completed")
+        process.kill()
+    wait_until(lambda: not of_session(process.pid) and not processes_mentioning(temporary))
+
+
+def test_a_server_that_is_not_there_is_said_in_words(temporary: Path) -> None:
+    process = start(temporary, HOLDFAST_DATABASE_URL="postgresql://nobody:secret@127.0.0.1:1/none")
+    _, err = process.communicate()
+    assert process.returncode == 1
+    assert "cannot reach the server" in err
+    assert "Traceback" not in err and "secret" not in err
+    assert left_behind(process, temporary) == []

@@ -47,7 +47,7 @@ async def main(folder: Path) -> None:
 
 @contextmanager
 def worker() -> Iterator["subprocess.Popen[bytes]"]:
-    flags = ["--lease", "2s", "--housekeeping", "500ms", "--poll", "100ms", "--log-level", "WARNING"]
+    flags = ["--lease", "2s", "--drain", "2s", "--housekeeping", "500ms", "--poll", "100ms", "--log-level", "WARNING"]
     process = subprocess.Popen([sys.executable, "-m", "holdfast.cli", "worker", "examples.fence.publisher:hf", *flags])
     try:
         yield process

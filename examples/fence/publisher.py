@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from examples.fence import store
@@ -26,3 +27,4 @@ def _sleep_here_for_the_demonstration(asked: Path) -> None:
     if asked.exists():
         asked.rename(asked.with_name(asked.name.replace("stop", "stopped")))
         os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(0.5)  # the signal stops all threads, but this one may run on for a moment

@@ -15,8 +15,8 @@ import click
 import msgspec
 
 from ..app import Holdfast
-from ..db.link import Contended, Unreachable, translate
-from ..errors import HoldfastError, SchemaError
+from ..db.link import translate
+from ..errors import Contended, HoldfastError, SchemaError, Unreachable
 
 T = TypeVar("T")
 

@@ -48,9 +48,14 @@ def left_behind(process: subprocess.Popen[str], temporary: Path) -> list[object]
 
 
 def of_session(leader: int) -> list[int]:
-    listing = subprocess.run(["ps", "-A", "-o", "pid=,sess=,stat="], capture_output=True, text=True, check=True)
-    rows = (line.split() for line in listing.stdout.splitlines())
-    return [int(pid) for pid, session, state in rows if int(session) == leader and not state.startswith("Z")]
+    return [pid for pid, argv in processes_mentioning("") if argv != [""] and session_of(pid) == leader]
+
+
+def session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0
 
 
 def check(numbers: Mapping[str, float]) -> None:

@@ -52,13 +52,13 @@ class Database:
     def sql(self, room: str, name: str) -> str:
         return statement(room, name, self.schema)
 
-    async def connect(self, purpose: str, planner: bool = False) -> Connection:
+    async def connect(self, purpose: str, planner: bool = False, timeout: float = CONNECT_TIMEOUT) -> Connection:
         """A new connection; `planner` pins the plans of a worker's statements."""
         settings = {} if self.pooler else {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
         try:
             return await asyncpg.connect(
                 self.url,
-                timeout=CONNECT_TIMEOUT,
+                timeout=min(timeout, CONNECT_TIMEOUT),
                 command_timeout=COMMAND_TIMEOUT,
                 server_settings=settings,
                 statement_cache_size=0 if self.pooler else 100,

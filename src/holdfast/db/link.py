@@ -51,21 +51,22 @@ def backoff(failures: int) -> float:
 class Link:
     """A connection for one purpose. Calls are serial."""
 
-    def __init__(self, database: Database, purpose: str, planner: bool = True) -> None:
+    def __init__(self, database: Database, purpose: str, planner: bool = True, deadline: float = DEADLINE) -> None:
         self.database = database
         self.purpose = purpose
         self.connects = 0
         """How often it has connected; a change means a new session, perhaps another server."""
         self._planner = planner
+        self._deadline = deadline
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
 
-    async def fetch(self, sql: str, *arguments: Any, deadline: float = DEADLINE) -> list[asyncpg.Record]:
+    async def fetch(self, sql: str, *arguments: Any, deadline: float | None = None) -> list[asyncpg.Record]:
         """Run one statement and commit it."""
         async with self._turn:
             try:
                 connection = self._connection or await self._connect()
-                return await connection.fetch(sql, *arguments, timeout=deadline)
+                return await connection.fetch(sql, *arguments, timeout=deadline or self._deadline)
             except BaseException as error:
                 translated = translate(error)
                 if not isinstance(error, asyncpg.PostgresError) or isinstance(translated, Unreachable):
@@ -74,7 +75,7 @@ class Link:
                     raise
                 raise translated from error
 
-    async def run(self, room: str, name: str, *arguments: Any, deadline: float = DEADLINE) -> list[asyncpg.Record]:
+    async def run(self, room: str, name: str, *arguments: Any, deadline: float | None = None) -> list[asyncpg.Record]:
         """Run the statement of `room/name.sql`."""
         return await self.fetch(self.database.sql(room, name), *arguments, deadline=deadline)
 
@@ -91,7 +92,7 @@ class Link:
                 await asyncio.sleep(backoff(failures))
 
     async def _connect(self) -> Connection:
-        self._connection = await self.database.connect(self.purpose, planner=self._planner)
+        self._connection = await self.database.connect(self.purpose, planner=self._planner, timeout=self._deadline)
         self.connects += 1
         if self.connects > 1:
             log.info("%s: connected again", self.purpose)

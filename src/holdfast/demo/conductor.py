@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -79,9 +80,10 @@ class Conductor:
             await self._clear()
 
     async def _play(self, connection: Connection) -> None:
-        await asyncio.gather(*(worker.start() for worker in self._workers))
+        for worker in self._workers:
+            worker.start()
         await self._all_ready(connection)
-        await self._producer.start()
+        self._producer.start()
         while not self._orders_log.read():
             self._check_producer()
             await asyncio.sleep(0.02)
@@ -147,7 +149,7 @@ class Conductor:
         )  # fmt: skip
         await worker.kill()
         self._note_kill(seen, victim, held)
-        await worker.start()
+        worker.start()
         return True
 
     def _running_in(self, worker: crew.Crewman, held: Sequence[asyncpg.Record]) -> dict[str, Any] | None:
@@ -319,15 +321,18 @@ class Conductor:
             await asyncio.sleep(0.05)
 
     async def _recount(self) -> dict[str, dict[str, float]]:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", str(RECOUNT), str(self._stage.folder), self._stage.schema,
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-P", str(RECOUNT), str(self._stage.folder), self._stage.schema],
             env={**os.environ, "HOLDFAST_DATABASE_URL": self._stage.url},
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        answer, words = await process.communicate()
-        if process.returncode != 0:
-            raise DemoError(f"The recount failed:\n{words.decode(errors='replace')[-2000:]}")
-        found: dict[str, dict[str, float]] = json.loads(answer)
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise DemoError(f"The recount failed:\n{done.stderr[-2000:]}")
+        found: dict[str, dict[str, float]] = json.loads(done.stdout)
         return found
 
     async def _clear(self) -> None:

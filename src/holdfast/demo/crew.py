@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,14 +23,14 @@ class Crewman:
         self._command = [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), sys.executable, *command]
         self._environment = dict(environment)
         self._log = log
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
-    async def start(self) -> None:
+    def start(self) -> None:
+        """Not awaited: a start that could be cancelled half-way would leave a process that nobody knows."""
         with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment,
-                process_group=0,
-            )  # fmt: skip
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment, process_group=0
+            )
 
     @property
     def pid(self) -> int:
@@ -36,11 +38,11 @@ class Crewman:
 
     @property
     def running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
+        return self._process is not None and self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        return self._process.returncode if self._process is not None else None
+        return self._process.poll() if self._process is not None else None
 
     def signal_all(self, number: signal.Signals) -> None:
         """To the whole group at once: the supervisor cannot react to the death of its process."""
@@ -53,19 +55,16 @@ class Crewman:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
 
-    async def wait(self, seconds: float | None = None) -> bool:
+    async def wait(self, seconds: float) -> bool:
         """Has it ended within so many seconds?"""
-        if self._process is not None:
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._process.wait()
-            except TimeoutError:
-                return False
-        return True
+        deadline = time.monotonic() + seconds
+        while self.running and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+        return not self.running
 
     async def kill(self) -> None:
         self.signal_all(signal.SIGKILL)
-        await self.wait()
+        await self.wait(10)
 
     def owns(self, pid: int) -> bool:
         """Is this process one of the group?"""

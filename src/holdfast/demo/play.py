@@ -27,7 +27,7 @@ def play(seconds: float, as_json: bool) -> dict[str, dict[str, float]]:
     try:
         with stop.listening():
             screen.announce(scene, "starting PostgreSQL")
-            with stage() as place, stop.holding():
+            with stage() as place:
                 return asyncio.run(_perform(place, scene, screen, stop))
     finally:
         screen.close()
@@ -45,14 +45,18 @@ async def _perform(place: Stage, scene: Scene, screen: Screen, stop: _Stop) -> d
         return await conductor.run()
     except asyncio.CancelledError:
         raise Interrupted from None
+    finally:
+        stop.call = _nothing
 
 
 class _Stop:
-    """The first signal stops the demo; those that follow find it busy with clearing away."""
+    """The first signal stops the demo, but never in the middle of making or clearing away what must not stay.
+
+    A server that is just being started is finished first, which takes about a second.
+    """
 
     def __init__(self) -> None:
         self.asked = False
-        self._held = False
         self.call: Callable[[], object] = _nothing
 
     @contextlib.contextmanager
@@ -64,24 +68,11 @@ class _Stop:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    @contextlib.contextmanager
-    def holding(self) -> Iterator[None]:
-        """While the conductor plays, a signal cancels its task; before that it interrupts at once."""
-        self._held = True
-        try:
-            yield
-        finally:
-            self.call = _nothing
-
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            return
-        self.asked = True
-        if self._held:
+        if not self.asked:
+            self.asked = True
             self.call()
-        else:
-            raise Interrupted
 
 
 def _nothing() -> None:
-    """It is over already."""
+    """There is nobody to tell yet, or any more; `asked` will be seen."""

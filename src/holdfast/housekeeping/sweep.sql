@@ -30,7 +30,9 @@ set status = case when i.attempts < i.max_attempts then 'pending' else 'dead_let
     available_at = case when i.attempts < i.max_attempts
                         then clock_timestamp() + holdfast.backoff(i.attempts) else i.available_at end,
     dead_at = case when i.attempts < i.max_attempts then null else holdfast.clock() end,
-    crashes = i.crashes + 1,
+    -- One expired lease may be a machine that went away with all it held, most of it never started. Only a second death
+    -- in a row makes a suspect, which runs alone.
+    crashes = case when i.errors -> -1 ->> 'error' in ('LeaseExpired', 'WorkerDied') then i.crashes + 1 else i.crashes end,
     claimed_by = null,
     claimed_at = null,
     lease_expires_at = null,

@@ -33,4 +33,3 @@ async def finish(runner: Runner, key: str, fence: int) -> None:
     probe("once.before")
     if not await runner.run("inbox", "once_finish", key, fence):
         raise LeaseLost(f"once({key!r}): a newer attempt has entered since; its marker stands")
-    probe("once.after")

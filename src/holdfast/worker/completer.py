@@ -11,7 +11,7 @@ from ..errors import Contended, Unreachable
 from ..inbox import ending
 from ..inbox.ending import Ending, Report
 from ..model.job import Claim
-from ..model.outcome import Lost, Outcome
+from ..model.outcome import Lost, Outcome, Released
 from .ledger import Ledger
 from .tally import Tally
 
@@ -53,7 +53,10 @@ class Completer:
 
     def add(self, claim: Claim, outcome: Outcome) -> None:
         """The attempt has ended this way."""
-        self._ledger.end(claim.slot)
+        if isinstance(outcome, Released):
+            self._ledger.put_back(claim.slot)
+        else:
+            self._ledger.end(claim.slot)
         if isinstance(outcome, Lost):
             self._lose(claim)
             return
@@ -62,13 +65,17 @@ class Completer:
         if len(self._waiting) >= self._batch:
             self._full.set()
 
-    async def close(self) -> None:
-        """Write what is left, then stop."""
+    async def close(self, within: float) -> bool:
+        """Write what is left, then stop. False when it took too long. May be called again after it was cancelled."""
         self._closing = True
         self._filled.set()
         self._full.set()
-        if self._task is not None:
-            await self._task
+        if self._task is None:
+            return True
+        done, _ = await asyncio.wait([self._task], timeout=within)
+        if not done:
+            self._task.cancel()
+        return bool(done)
 
     async def _loop(self) -> None:
         while True:
@@ -111,8 +118,12 @@ class Completer:
                 await asyncio.sleep(backoff(failures))
                 continue
             except Exception:
-                # Not an outage: the statement itself was refused. The leases run out, and the rows are tried again.
-                log.exception("%s endings were refused by the server; their jobs will run again", len(batch))
+                # Not an outage: the statement itself was refused. One bad ending must not take the others along.
+                if len(batch) > 1:
+                    for one in batch:
+                        await self._write([one])
+                    return
+                log.exception("the ending of %s was refused by the server; its job will run again", batch[0][0].id)
                 report = Report(lost=[claim for claim, _ in batch])
             self._settle(batch, report)
             return

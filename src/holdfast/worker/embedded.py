@@ -52,6 +52,7 @@ class EmbeddedWorker:
         await self.engine.stop()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.stop)
+        await self.engine.leave()
 
     def _overdue(self, row: Held) -> None:
         """The process is the application's, so it cannot be ended; the lease is no longer renewed."""

@@ -28,6 +28,7 @@ from ..inbox.claim import Claimer, Known
 from ..model.job import Claim
 from ..model.outcome import Abandoned, Lost, Released
 from ..ownership import members
+from ..probes import probe
 from ..schema import migrate
 from . import ledger as marks
 from .completer import Completer
@@ -47,6 +48,8 @@ WATCH_EVERY = 0.05
 YIELD_EVERY = 0.001
 SOLO_WAIT = 10.0
 """Seconds that a worker waits for its other jobs to finish before it runs a suspect alone."""
+SOLO_ALONE = 10.0
+"""Seconds that a suspect has the worker for itself. A long job that outlived a crash must not hold up all others."""
 SOLO_TRIES = 3
 """After so many waits in vain the suspect runs with company: late is better than never."""
 UNWRITTEN = 2000
@@ -68,8 +71,8 @@ class Engine:
                 "this application has no tasks; register some with @hf.task before starting a worker"
             )
         self._database = app.database
-        self._claim_link = Link(app.database, f"claim {name}")
-        self._write_link = Link(app.database, f"write {name}")
+        self._claim_link = Link(app.database, f"claim {name}", deadline=settings.deadline)
+        self._write_link = Link(app.database, f"write {name}", deadline=settings.deadline)
         known = Known({kind: (d.oldest, d.version) for kind, d in self._definitions.items()})
         self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease)
         self._completer = Completer(self._write_link, name, ledger, self.tally, settings.lease, settings.batch)
@@ -105,7 +108,9 @@ class Engine:
         self.ledger.set_name(self.name)
         self._completer.start()
         for number in range(self.settings.concurrency):
-            self._hands.append(asyncio.create_task(self._hand(), name=f"holdfast hand {number}"))
+            hand = asyncio.create_task(self._hand(), name=f"holdfast hand {number}")
+            hand.add_done_callback(self._loop_ended)
+            self._hands.append(hand)
         for loop in (self._claim_loop, self._watch_loop):
             task = asyncio.create_task(loop(), name=f"holdfast {loop.__name__}")
             task.add_done_callback(self._loop_ended)
@@ -128,9 +133,17 @@ class Engine:
         self._draining.set()
         self._demand.set()
 
+    @property
+    def handlers_left(self) -> bool:
+        """Did handlers outlast `stop`? Then they are in threads, which only the end of the process ends."""
+        return bool(self._running)
+
     async def stop(self, within: float | None = None) -> None:
-        """Drain: hand back what did not start, let what runs finish, write every ending, leave the registry."""
+        """Drain: hand back what did not start, let what runs finish, write every ending. `leave` comes next."""
         self.drain()
+        if not self._loops:
+            return  # it never started
+        probe("drain.before")
         await self._say("draining")
         await self._end_claiming()
         self._release_ready()
@@ -141,18 +154,18 @@ class Engine:
         for task in [*self._hands, *self._loops]:
             task.cancel()
         await asyncio.gather(*self._hands, *self._loops, return_exceptions=True)
-        try:
-            async with asyncio.timeout(10):
-                await self._completer.close()
-        except TimeoutError:
+        if not await self._completer.close(within=10):
             log.warning(
                 "%s endings could not be written before the end; their leases run out",
                 self._completer.backlog,
             )
         await self._runner.close()
         await self._release_unknown()
-        await self._say("dead")
         self.tally.publish(self.ledger)
+
+    async def leave(self) -> None:
+        """Leave the registry; after `stop`, and best after the last heartbeat, which would say that we are back."""
+        await self._say("dead")
         await self._claim_link.close()
         await self._write_link.close()
         log.info("worker %s stopped: %s completed", self.name, self.tally.completed)
@@ -303,7 +316,11 @@ class Engine:
             self._suspects = False
             return False
         self._take([claim], at)
+        deadline = time.monotonic() + SOLO_ALONE
         while (claim in self._ready or self._running or not self._completer.idle) and not self._draining.is_set():
+            if time.monotonic() > deadline:
+                self._solo_at = deadline + SOLO_WAIT
+                break
             await asyncio.sleep(0.002)
         return True
 
@@ -355,22 +372,19 @@ class Engine:
         self.ledger.start(claim.slot, marks.now() + int((definition.timeout + self.settings.grace) * 1e9))
         self._running[claim.slot] = running
         self.tally.started += 1
-        try:
-            outcome = await self._runner.run(running)
-        except BaseException:
-            outcome = Released()
-            raise
-        finally:
-            del self._running[claim.slot]
-            took = time.perf_counter() - began
-            # Quick to believe that handlers are slow, slow to believe that they are fast.
-            self._handler_time += (took - self._handler_time) * (0.5 if took > self._handler_time else 0.1)
-            if outcome is None:
-                self.ledger.free(claim.slot)
-            else:
-                self._completer.add(claim, outcome)
-            if len(self._ready) * 2 < self.settings.prefetch:
-                self._demand.set()
+        # If this raises, the worker ends and a thread may still be at it: the row stays in the ledger, for the
+        # supervisor to hand back when the process is gone, or for its lease to run out.
+        outcome = await self._runner.run(running)
+        del self._running[claim.slot]
+        took = time.perf_counter() - began
+        # Quick to believe that handlers are slow, slow to believe that they are fast.
+        self._handler_time += (took - self._handler_time) * (0.5 if took > self._handler_time else 0.1)
+        if outcome is None:
+            self.ledger.free(claim.slot)
+        else:
+            self._completer.add(claim, outcome)
+        if len(self._ready) * 2 < self.settings.prefetch:
+            self._demand.set()
 
     # Watching
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..db.database import Database
-from ..db.link import DEADLINE, Link
+from ..db.link import Link
 from ..errors import Contended, Unreachable
 from ..housekeeping.loop import Housekeeper
 from ..inbox import renew
@@ -45,7 +45,7 @@ class Kept:
 class Keeper:
     def __init__(self, database: Database, settings: WorkerSettings) -> None:
         self._settings = settings
-        self._link = Link(database, "keeper")
+        self._link = Link(database, "keeper", deadline=settings.deadline)
         self._house = Housekeeper(database, settings.housekeeping, settings.renew_every)
         self._beat_at = 0
         self.workers: list[Kept] = []
@@ -53,7 +53,7 @@ class Keeper:
 
     async def run(self) -> None:
         """Until cancelled."""
-        house = asyncio.create_task(self._house.run(), name="holdfast housekeeping")
+        house = asyncio.create_task(self._keep_house(), name="holdfast housekeeping")
         beat = asyncio.create_task(self._beat(), name="holdfast beat")
         try:
             while True:
@@ -78,6 +78,12 @@ class Keeper:
             for kept in self.workers:
                 kept.ledger.set_beat(marks.now())
             await asyncio.sleep(self._tick)
+
+    async def _keep_house(self) -> None:
+        """Not before a worker is ready: until then nobody has checked that this server and its schema are fit."""
+        while not any(kept.ledger.name for kept in self.workers):
+            await asyncio.sleep(self._tick)
+        await self._house.run()
 
     async def round(self) -> None:
         """Renew what is due, pass on cancellations, say that the workers are there."""
@@ -115,11 +121,7 @@ class Keeper:
         sent = marks.now()
         try:
             result = await renew.renew(
-                self._link,
-                kept.ledger.name,
-                [(row.id, row.generation) for row in rows],
-                self._settings.lease,
-                min(DEADLINE, self._settings.renew_every),
+                self._link, kept.ledger.name, [(row.id, row.generation) for row in rows], self._settings.lease
             )
         except (Unreachable, Contended) as error:
             log.warning("%s leases could not be renewed: %s; trying again", len(rows), error)

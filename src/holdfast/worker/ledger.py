@@ -114,6 +114,10 @@ class Ledger:
         base = _HEADER + slot * _SLOT
         self._map[base] = ENDED
 
+    def put_back(self, slot: int) -> None:
+        """It is to be handed back as if it had not started; whoever finds it like this hands it back so."""
+        self._map[_HEADER + slot * _SLOT] = HELD
+
     def free(self, slot: int) -> None:
         self._map[_HEADER + slot * _SLOT] = FREE
         self._free.append(slot)

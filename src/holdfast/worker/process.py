@@ -86,7 +86,7 @@ class _Process:
         self._now = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, self._over.set)
         threading.Thread(target=self._listen, args=(loop,), name="holdfast supervisor's pipe", daemon=True).start()
-        await self._start()
+        await self._start_unless_over()
         await self._over.wait()
         stop = asyncio.create_task(self._engine.stop())
         now = asyncio.create_task(self._now.wait())
@@ -96,7 +96,23 @@ class _Process:
             await asyncio.gather(stop, return_exceptions=True)
             await self._engine.stop_now()
         now.cancel()
-        return 1 if self._failed is not None else 0
+        await self._engine.leave()
+        code = 1 if self._failed is not None else 0
+        if self._engine.handlers_left:
+            logging.shutdown()
+            os._exit(code)  # or the interpreter would wait for their threads
+        return code
+
+    async def _start_unless_over(self) -> None:
+        starting = asyncio.create_task(self._start())
+        over = asyncio.create_task(self._over.wait())
+        await asyncio.wait([starting, over], return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        if starting.done():
+            starting.result()
+        else:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
 
     async def _start(self) -> None:
         failures = 0

@@ -94,15 +94,19 @@ class JobRunner:
             value = await self._call(running, definition, arguments)
             probe("run.after")
             return self._outcome(value)
-        except asyncio.CancelledError:
-            if running.reason is None:
-                raise
-            _current_task().uncancel()
+        except asyncio.CancelledError as error:
+            if not _current_task().cancelling():  # the handler's own, such as that of a task it awaited
+                return self._raised(running, error)
+            if running.reason is None or not running.cancellable:
+                raise  # the worker ends; a thread may still be at it
             return self._stopped(running)
         except BaseException as error:
             if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
                 raise
             return self._raised(running, error)
+        finally:
+            if running.reason is not None:
+                _forget_cancellation()
 
     async def _call(self, running: Running, definition: Definition, arguments: dict[str, Any]) -> Any:
         if definition.wants_context:
@@ -117,7 +121,11 @@ class JobRunner:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="holdfast")
         context = (running.context,) if running.context is not None else ()
-        return await self._loop.run_in_executor(self._threads, _invoke, definition.function, context, arguments)
+        call = self._loop.run_in_executor(self._threads, _invoke, definition.function, context, arguments)
+        value, error = await call
+        if error is not None:
+            raise error
+        return value
 
     async def _run_tx(self, running: Running, definition: Definition, arguments: dict[str, Any]) -> Outcome | None:
         """The handler's writes, its follow-up jobs and its ending in one transaction. The row is touched last."""
@@ -171,6 +179,8 @@ class JobRunner:
                 return Failed("Timeout", str(running.reason))
 
     def _raised(self, running: Running, error: BaseException) -> Outcome:
+        if isinstance(error, _Uncommon):
+            error = error.error
         if isinstance(error, OnceBusy):
             return Snoozed(BUSY_AGAIN)
         if isinstance(error, LeaseLost):
@@ -192,6 +202,7 @@ class JobRunner:
     async def finish_once(self, claim: Claim, key: str) -> None:
         async with self._session() as runner:
             await once.finish(runner, key, claim.fence)
+        probe("once.after")  # the marker is committed
 
     def wait(self, work: Awaitable[Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(_await(work), self._loop).result()
@@ -213,6 +224,13 @@ class JobRunner:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
 
+class _Uncommon(Exception):
+    """Carries an exception that must not travel through the worker's own coroutines."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
 class _OnConnection:
     """Statements inside a handler's transaction."""
 
@@ -228,12 +246,28 @@ async def _pin_plans(connection: Connection) -> None:
     await connection.execute("; ".join(f"set local {name} = {value}" for name, value in PLANNER.items()))
 
 
-def _invoke(function: Callable[..., Any], context: tuple[Context, ...], arguments: dict[str, Any]) -> Any:
-    return function(*context, **arguments)
+def _invoke(
+    function: Callable[..., Any], context: tuple[Context, ...], arguments: dict[str, Any]
+) -> tuple[Any, BaseException | None]:
+    """The result, or what was raised: as a value, since a future refuses StopIteration and waits forever."""
+    try:
+        return function(*context, **arguments), None
+    except (KeyboardInterrupt, GeneratorExit, StopIteration) as error:
+        # Raised on, these would end the loop or a coroutine of the worker instead of the attempt.
+        return None, _Uncommon(error)
+    except BaseException as error:
+        return None, error
 
 
 async def _await(work: Awaitable[Any]) -> Any:
     return await work
+
+
+def _forget_cancellation() -> None:
+    """A handler may swallow its cancellation or end by another error; the next one on this hand starts clean."""
+    task = _current_task()
+    while task.cancelling():
+        task.uncancel()
 
 
 def _current_task() -> asyncio.Task[Any]:

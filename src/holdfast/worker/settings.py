@@ -45,6 +45,11 @@ class WorkerSettings:
     def renew_every(self) -> float:
         return self.lease / 3
 
+    @property
+    def deadline(self) -> float:
+        """Seconds that a call to the server may take before its connection is given up: in time to renew once more."""
+        return min(30.0, max(5.0, self.lease / 3))
+
 
 def _positive(name: str, value: float) -> None:
     if not value > 0:

@@ -51,7 +51,7 @@ class Supervisor:
         self._settings = settings
         self._log_level = log_level
         self._keeper = Keeper(app.database, settings)
-        self._link = Link(app.database, "supervisor")
+        self._link = Link(app.database, "supervisor", deadline=settings.deadline)
         self._children = [_Child(self, number) for number in range(processes)]
         self._draining = False
         self._served = False
@@ -102,7 +102,8 @@ class _Child:
             began = time.monotonic()
             code = await self._live()
             if self._over:
-                return 0 if code == 0 else 1
+                # Ended by its group's SIGTERM before it could listen: it had nothing yet.
+                return 0 if code in (0, -signal.SIGTERM) else 1
             if code == CONFIGURATION and not self._supervisor._served:
                 return CONFIGURATION
             quick = quick + 1 if time.monotonic() - began < QUICK else 0
@@ -135,8 +136,11 @@ class _Child:
         self._supervisor._keeper.workers.remove(kept)
         os.close(self._pipe)
         self._pipe = -1
-        if ledger.name and (code != 0 or any(ledger.held())):
-            await self._recover(ledger, code)
+        if ledger.name:
+            if code != 0 or any(ledger.held()):
+                await self._recover(ledger, code)
+            else:
+                await self._bury(ledger.name)
         ledger.close()
         return code
 
@@ -225,6 +229,11 @@ class _Child:
                 if self._supervisor._draining and failures > 5:
                     return None  # their leases run out
                 await asyncio.sleep(backoff(failures))
+
+    async def _bury(self, name: str) -> None:
+        """It left by itself; a heartbeat that was under way may have called it alive since."""
+        with suppress(Unreachable, Contended):
+            await members.leave(self._supervisor._link, name, "dead")
 
     def _ending(self, row: Held, how: str) -> Ending:
         claim = Claim(row.id, row.generation, 0, 0, 0, "", 0, "", "", "", None, None)

@@ -1,0 +1,1 @@
+"""Applications for real workers. What their handlers do is witnessed outside the library."""

@@ -1,0 +1,99 @@
+"""Cancel: a waiting job ends at once, a running one is told."""
+
+import asyncio
+import time
+from uuid import UUID
+
+import pytest
+from tests.support.waiting import wait_until
+from tests.support.workers import Fleet
+
+from holdfast import Holdfast, NotFound
+
+pytestmark = pytest.mark.faults
+
+
+def cancel(fleet: Fleet, *jobs: UUID) -> list[str]:
+    async def ask() -> list[str]:
+        hf = Holdfast(fleet.inbox.url)
+        try:
+            return [await hf.cancel(job, "withdrawn") for job in jobs]
+        finally:
+            await hf.close()
+
+    return asyncio.run(ask())
+
+
+def test_a_pending_job_ends_at_once_and_never_runs(fleet: Fleet) -> None:
+    job = fleet.inbox.enqueue("effect")
+    assert cancel(fleet, job) == ["failed"]
+    row = fleet.inbox.job(job)
+    assert (row["status"], row["last_error"], row["attempts"]) == ("failed", "withdrawn", 0)
+    fleet.start()
+    fleet.inbox.wait(fleet.inbox.enqueue_many("quick", 10))
+    assert not fleet.seen(job)
+    with pytest.raises(NotFound):
+        cancel(fleet, job)
+
+
+def test_running_handlers_are_cancelled_or_told_within_two_seconds(fleet: Fleet) -> None:
+    job = fleet.inbox.enqueue("cancel_me")
+    thread = fleet.inbox.enqueue("cancel_me_sync")
+    fleet.start(lease=90)
+    for id in (job, thread):
+        fleet.wait_seen(id, "started")
+    asked = time.monotonic()
+    assert cancel(fleet, job, thread) == ["processing", "processing"]
+    fleet.wait_seen(job, "cancelled")
+    fleet.wait_seen(thread, "told")
+    assert time.monotonic() - asked < 10  # about a second; the bound leaves room for a busy machine
+    fleet.inbox.wait([job, thread], "failed")
+    for id in (job, thread):
+        row = fleet.inbox.job(id)
+        assert row["attempts"] == 1
+        assert row["cancel_requested_at"] is not None
+    fleet.inbox.check_promises()
+
+
+def test_a_cancelled_job_whose_worker_dies_is_not_run_to_its_end(fleet: Fleet) -> None:
+    job = fleet.inbox.enqueue("cancel_me_sync")
+    worker = fleet.start(lease=300)
+    fleet.wait_seen(job, "started")
+    worker.end()
+    assert cancel(fleet, job) == ["processing"]
+    fleet.inbox.rows("update holdfast.inbox set lease_expires_at = now() where id = %s", job)
+    fleet.start(lease=2)
+    fleet.inbox.wait(job, "failed")
+
+
+def test_cancel_against_completion_has_one_winner(fleet: Fleet) -> None:
+    fleet.start(lease=60, concurrency=20)
+    jobs = fleet.inbox.enqueue_many("effect", 400)
+
+    async def race() -> list[str]:
+        hf = Holdfast(fleet.inbox.url)
+
+        async def one(job: UUID) -> str:
+            try:
+                return await hf.cancel(job, "withdrawn")
+            except NotFound:
+                return "ended"
+
+        try:
+            return await asyncio.gather(*(one(job) for job in jobs))
+        finally:
+            await hf.close()
+
+    answers = asyncio.run(race())
+    wait_until(lambda: fleet.inbox.count(jobs, "completed") + fleet.inbox.count(jobs, "failed") == len(jobs))
+    ran = [entry.job for entry in fleet.seen(what="effect")]
+    assert len(ran) == len(set(ran)), "one ran twice"
+    for job, answer in zip(jobs, answers, strict=True):
+        match answer:
+            case "failed":  # it was waiting
+                assert fleet.inbox.status(job) == "failed"
+                assert job not in ran
+            case "ended":  # it had completed
+                assert fleet.inbox.status(job) == "completed"
+                assert job in ran
+    fleet.inbox.check_promises()

@@ -1,0 +1,62 @@
+"""A TCP proxy whose links can go silent: still open, nothing comes through."""
+
+import contextlib
+import socket
+import threading
+from urllib.parse import urlsplit, urlunsplit
+
+
+class Proxy:
+    """Stands between a worker and the server while the `with` block lasts."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None and parts.port is not None
+        self._target = (parts.hostname, parts.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._closed = False
+        self._sockets: list[socket.socket] = []
+        place = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = urlunsplit(parts._replace(netloc=f"{parts.netloc.rpartition('@')[0]}@{place}"))
+
+    def __enter__(self) -> "Proxy":
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._closed = True
+        self._flowing.set()
+        self._listener.close()
+        for end in self._sockets:
+            with contextlib.suppress(OSError):
+                end.close()
+
+    def silence(self) -> None:
+        """From now on nothing is forwarded; open links stay open, new ones are accepted and stay silent."""
+        self._flowing.clear()
+
+    def speak(self) -> None:
+        """Forward again; what was held back on old links is delivered late."""
+        self._flowing.set()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(self._target)
+            except OSError:
+                continue
+            self._sockets += [near, far]
+            for source, target in ((near, far), (far, near)):
+                threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                self._flowing.wait()
+                target.sendall(data)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

@@ -260,6 +260,7 @@ class Holdfast:
         grace: Duration = "10s",
         housekeeping: Duration = "10s",
         poll: Duration = "1s",
+        heartbeat: Duration = "10s",
     ) -> AsyncIterator[EmbeddedWorker]:
         """Run a worker inside this process: `async with hf.worker(concurrency=10):`.
 
@@ -281,6 +282,7 @@ class Holdfast:
             housekeeping=seconds(housekeeping, "housekeeping"),
             poll_min=min(0.005, longest),
             poll_max=longest,
+            heartbeat=seconds(heartbeat, "heartbeat"),
         )
         worker = EmbeddedWorker(self, settings)
         await worker.start()

@@ -19,9 +19,7 @@ def test_named_folder_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 def test_named_folder_without_postgres_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOLDFAST_POSTGRES_BIN", str(tmp_path))
-    with pytest.raises(
-        EmbeddedPostgresError, match=r"HOLDFAST_POSTGRES_BIN names .* missing: postgres, initdb"
-    ):
+    with pytest.raises(EmbeddedPostgresError, match=r"HOLDFAST_POSTGRES_BIN names .* missing: postgres, initdb"):
         find_bin_folder()
 
 
@@ -33,9 +31,7 @@ def test_the_wheel_is_found_without_being_imported(monkeypatch: pytest.MonkeyPat
 def test_nothing_found_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOLDFAST_POSTGRES_BIN", raising=False)
     monkeypatch.setattr("holdfast.embedded.binaries._candidates", lambda: iter([]))
-    with pytest.raises(
-        EmbeddedPostgresError, match=r"pip install holdfast\[embedded\].*HOLDFAST_DATABASE_URL"
-    ):
+    with pytest.raises(EmbeddedPostgresError, match=r"pip install holdfast\[embedded\].*HOLDFAST_DATABASE_URL"):
         find_bin_folder()
 
 
@@ -47,9 +43,7 @@ def test_binaries_that_do_not_run_are_told(tmp_path: Path) -> None:
         EmbeddedPostgres(bin_folder=tmp_path).start()
 
 
-@pytest.mark.skipif(
-    "HOLDFAST_TEST_OLD_POSTGRES" not in os.environ, reason="HOLDFAST_TEST_OLD_POSTGRES is not set"
-)
+@pytest.mark.skipif("HOLDFAST_TEST_OLD_POSTGRES" not in os.environ, reason="HOLDFAST_TEST_OLD_POSTGRES is not set")
 def test_runs_the_oldest_supported_postgres() -> None:
     with EmbeddedPostgres(bin_folder=os.environ["HOLDFAST_TEST_OLD_POSTGRES"]) as server:
         assert server.version.startswith("14.")

@@ -25,9 +25,7 @@ time.sleep(600)
 
 def start_owner(then: str = "") -> tuple[subprocess.Popen[str], Path]:
     program = OWNER.format(then=then)
-    owner = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    owner = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert owner.stdout is not None
     folder = Path(owner.stdout.readline().strip())
     assert folder.name.startswith("holdfast-pg-")

@@ -119,9 +119,7 @@ def test_two_at_once_are_strangers() -> None:
 
 
 def test_bad_setting_is_told_with_the_servers_own_words() -> None:
-    with pytest.raises(
-        EmbeddedPostgresError, match=r'(?s)ended with code 1.*unrecognized.*"no_such_setting"'
-    ):
+    with pytest.raises(EmbeddedPostgresError, match=r'(?s)ended with code 1.*unrecognized.*"no_such_setting"'):
         EmbeddedPostgres(settings={"no_such_setting": "1"}).start()
 
 

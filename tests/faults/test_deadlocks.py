@@ -115,6 +115,7 @@ async def test_nothing_deadlocks_and_nothing_sticks(migrated_url: str) -> None:
                 repeat(operate, until), repeat(operate, until), sweep(), sweep(),
             )  # fmt: skip
             assert all(rounds), rounds
+            print("rounds", rounds)
             # Nothing sticks: once the storm is over, everything ends.
             house = Housekeeper(hf.database, 0.001, 0)
             deadline = time.monotonic() + 60

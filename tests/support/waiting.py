@@ -15,14 +15,6 @@ def wait_until(fact: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
-async def until(fact: Callable[[], bool], seconds: float = 60) -> None:
-    """As `wait_until`, asking in a thread so that the event loop goes on."""
-    deadline = time.monotonic() + seconds
-    while not await asyncio.to_thread(fact):
-        assert time.monotonic() < deadline, f"{fact} did not hold within {seconds} s"
-        await asyncio.sleep(0.01)
-
-
 async def until_blocked(observer: "asyncpg.Connection[asyncpg.Record]", sessions: int = 1) -> None:
     """Return once so many sessions of this database wait for a lock.
 
@@ -37,3 +29,11 @@ async def until_blocked(observer: "asyncpg.Connection[asyncpg.Record]", sessions
             if waiting >= sessions:
                 return
             await asyncio.sleep(0.005)
+
+
+async def until(fact: Callable[[], bool], seconds: float = 60) -> None:
+    """As `wait_until`, asking in a thread so that the event loop goes on."""
+    deadline = time.monotonic() + seconds
+    while not await asyncio.to_thread(fact):
+        assert time.monotonic() < deadline, f"{fact} did not hold within {seconds} s"
+        await asyncio.sleep(0.01)

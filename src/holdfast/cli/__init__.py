@@ -10,16 +10,16 @@ import click
 from ..errors import HoldfastError
 
 _COMMANDS = {
-    "migrate": "migrate",
-    "worker": "worker",
-    "enqueue": "enqueue",
-    "job": "job",
-    "dead": "dead",
-    "queue": "queue",
-    "workers": "workers",
-    "stats": "stats",
-    "health": "health",
-    "demo": "demo",
+    "migrate": "Bring the schema to this release.",
+    "worker": "Run jobs until SIGTERM or Ctrl-C.",
+    "enqueue": "Enqueue a job.",
+    "job": "Look at jobs, and cancel them.",
+    "dead": "Look at dead letters, and revive them.",
+    "queue": "Look at queues, pause and resume them.",
+    "workers": "Look at workers.",
+    "stats": "Depth, claim age, retry rate, and what nobody can run.",
+    "health": "For probes: is work accepted, safe and run?",
+    "demo": "The whole system on an embedded Postgres.",
 }
 
 
@@ -32,9 +32,13 @@ class _Lazy(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"holdfast.cli.{_COMMANDS[name]}")
+        module = importlib.import_module(f"holdfast.cli.{name}")
         command: click.Command = module.command
         return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
 
 
 @click.command(cls=_Lazy, context_settings={"auto_envvar_prefix": "HOLDFAST", "help_option_names": ["-h", "--help"]})
@@ -44,6 +48,9 @@ def cli() -> None:
 
     The database is the one in HOLDFAST_DATABASE_URL, else DATABASE_URL, else libpq's PG* variables. It is never
     an argument: arguments show in process lists.
+
+    Every flag has a variable: HOLDFAST_WORKER_CONCURRENCY for `holdfast worker --concurrency`,
+    HOLDFAST_JOB_LIST_LIMIT for `holdfast job list --limit`; HOLDFAST_SCHEMA and HOLDFAST_JSON for all commands.
     """
 
 
@@ -52,11 +59,16 @@ def main() -> None:
     try:
         cli.main(prog_name="holdfast", standalone_mode=True)
     except HoldfastError as error:
-        click.echo(f"holdfast: {error}", err=True)
-        sys.exit(1)
+        _complain(str(error))
     except OSError as error:
-        click.echo(f"holdfast: cannot reach the server: {error}", err=True)
-        sys.exit(1)
+        _complain(f"cannot reach the server: {str(error) or type(error).__name__}")
+
+
+def _complain(message: str) -> None:
+    from .common import printable
+
+    click.echo(f"holdfast: {printable(message)}", err=True)
+    sys.exit(1)
 
 
 __all__ = ["cli", "main"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -13,13 +15,25 @@ import click
 import msgspec
 
 from ..app import Holdfast
-from ..errors import SchemaError
+from ..db.link import translate
+from ..errors import Contended, HoldfastError, SchemaError, Unreachable
 
 T = TypeVar("T")
 
-schema_option = click.option("--schema", default="holdfast", show_default=True, help="The schema of the installation.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Answer with JSON.")
+schema_option = click.option(
+    "--schema",
+    default="holdfast",
+    show_default=True,
+    envvar="HOLDFAST_SCHEMA",
+    show_envvar=True,
+    help="The schema of the installation.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, envvar="HOLDFAST_JSON", help="Answer with JSON.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+class Refused(HoldfastError):
+    """The server said no."""
 
 
 def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
@@ -29,17 +43,30 @@ def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
         app = Holdfast(schema=schema)
         try:
             return await work(app)
-        except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+        except (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError):
             raise SchemaError(f"There is no schema {schema!r} at {app.database.shown}. Run: holdfast migrate") from None
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, Unreachable, Contended, TimeoutError) as error:
+            raise _in_words(error, app) from None
         finally:
             await app.close()
 
     return asyncio.run(session())
 
 
+def _in_words(error: Exception, app: Holdfast) -> Refused:
+    error = error if isinstance(error, HoldfastError) else translate(error)  # type: ignore[assignment]
+    if isinstance(error, Unreachable):
+        return Refused(f"cannot reach the server at {app.database.shown}: {error}")
+    hint = getattr(error, "hint", None)
+    return Refused(f"the server refused: {error}{f' ({hint})' if hint else ''}")
+
+
 def plain(row: Mapping[str, Any] | asyncpg.Record) -> dict[str, Any]:
     """A row with its JSON columns decoded."""
-    return {name: _decoded(name, value) for name, value in dict(row).items()}
+    decoded = {name: _decoded(name, value) for name, value in dict(row).items()}
+    if "metadata" in decoded and not isinstance(decoded["metadata"], dict):
+        decoded["metadata"] = {}  # a heartbeat written by hand may hold anything
+    return decoded
 
 
 def _decoded(name: str, value: Any) -> Any:
@@ -49,7 +76,13 @@ def _decoded(name: str, value: Any) -> Any:
 
 
 def print_json(value: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    encoded = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    click.echo(re.sub(r"[^\n -~]", _escaped, encoded))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """JSON escapes only some control characters by itself; a terminal obeys others, too."""
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], empty: str) -> None:
@@ -79,11 +112,16 @@ def text(value: Any) -> str:
 
 def safe(value: str, width: int = 80) -> str:
     """One line without control characters: what is stored may not steer a terminal."""
-    line = "".join(c if c.isprintable() else "·" for c in value.split("\n")[0])
+    line = printable(value.split("\n")[0])
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
-class JobIdType(click.ParamType[UUID]):
+def printable(value: str) -> str:
+    """Without control characters but the line's end."""
+    return "".join(c if c.isprintable() or c == "\n" else "·" for c in value)
+
+
+class JobIdType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
     name = "job id"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> UUID:

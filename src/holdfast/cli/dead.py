@@ -6,6 +6,7 @@ from uuid import UUID
 import click
 
 from ..app import Holdfast
+from ..errors import NotFound
 from ..model.durations import seconds
 from .common import JOB_ID, json_option, plain, print_json, print_table, run, schema_option, yes_option
 
@@ -55,7 +56,13 @@ def list_(
 @command.command()
 @click.argument("ids", type=JOB_ID, nargs=-1)
 @_filters
-@click.option("--all", "everything", is_flag=True, help="Every dead letter that the filters leave.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    envvar="HOLDFAST_DEAD_REVIVE_ALL",
+    help="Every dead letter that the filters leave.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be revived, and do nothing.")
 @yes_option
 @json_option
@@ -99,3 +106,6 @@ def revive(
         print_json({"revived": revived})
     else:
         click.echo(f"revived {len(revived)} of {len(chosen)}")
+    if missed := sorted(set(ids) - set(revived)):
+        names = ", ".join(map(str, missed))
+        raise NotFound(f"not dead letters, or held by another operator just now: {names}; see holdfast job show ID")

@@ -44,6 +44,8 @@ def command(
         raise InvalidPayload("arguments", f"are not JSON: {error}") from None
     if not isinstance(decoded, dict):
         raise InvalidPayload("arguments", f"expected a JSON object, got {type(decoded).__name__}")
+    if "type" in decoded:
+        raise InvalidPayload("type", "cannot be an argument; that name carries the kind")
     encode(kind, decoded)
     wait = seconds(delay, "delay") if delay else None
     for name, value in (("key", key), ("idempotency_key", idempotency_key)):

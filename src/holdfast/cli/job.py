@@ -65,8 +65,8 @@ def show(id: UUID, as_json: bool, schema: str) -> None:
         if job[name] is not None:
             click.echo(f"{name.replace('_', ' '):<16} {safe(text(job[name]), 200)}")
     for error in job["errors"] or []:
-        click.echo(f"attempt {error.get('attempt')} on {error.get('worker')} at {error.get('at')}:")
-        click.echo(f"    {safe(str(error.get('error')) + ': ' + str(error.get('message')), 200)}")
+        click.echo(safe(f"attempt {error.get('attempt')} on {error.get('worker')} at {error.get('at')}:", 200))
+        click.echo(safe(f"    {error.get('error')}: {error.get('message')}", 200))
 
 
 @command.command()

@@ -15,7 +15,7 @@ from ..worker.settings import WorkerSettings
 from ..worker.supervisor import Supervisor
 
 
-class DurationType(click.ParamType[float]):
+class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
@@ -31,7 +31,12 @@ DURATION = DurationType()
 @click.command()
 @click.argument("app")
 @click.option(
-    "-q", "--queue", "queues", multiple=True, help="Serve this queue; may be repeated. Default: those of the tasks."
+    "-q",
+    "--queue",
+    "queues",
+    multiple=True,
+    envvar="HOLDFAST_WORKER_QUEUE",
+    help="Serve this queue; may be repeated. Default: those of the tasks.",
 )
 @click.option("-c", "--concurrency", default=20, show_default=True, help="Jobs at a time, per process.")
 @click.option("--processes", default=1, show_default=True, help="Worker processes.")

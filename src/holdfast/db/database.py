@@ -85,11 +85,27 @@ def resolve_url(url: str | None = None) -> str | None:
         return None
     scheme, separator, rest = found.partition("://")
     if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
+        # What came is not quoted: it may hold a password.
+        raise ConfigurationError("the database URL: expected postgresql://user@host:port/name, got something else")
+    address = f"postgresql://{rest}"
+    _check_address(address)
+    return address
+
+
+def _check_address(address: str) -> None:
+    """Refuse what could only be misread; in words that quote nothing of it."""
+    try:
+        parts = urlsplit(address)
+        _ = parts.port if "," not in parts.netloc else None
+    except ValueError:
+        misread = True
+    else:
+        misread = bool(parts.fragment) or "@" in parts.path
+    if misread:
         raise ConfigurationError(
-            "expected a database URL such as postgresql://user@host/name, "
-            f"got one that begins with {scheme.split(':')[0][:20]!r}"
+            "the database URL: expected postgresql://user:password@host:port/name, got one that cannot be read so; "
+            "write / # ? @ : in a password as %2F %23 %3F %40 %3A"
         )
-    return f"postgresql://{rest}"
 
 
 def hide_password(url: str) -> str:

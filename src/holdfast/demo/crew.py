@@ -58,7 +58,7 @@ class Crewman:
     async def wait(self, seconds: float) -> bool:
         """Has it ended within so many seconds?"""
         deadline = time.monotonic() + seconds
-        while self.running and time.monotonic() < deadline:  # noqa: ASYNC110 - a process sets no event
+        while self.running and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
         return not self.running
 

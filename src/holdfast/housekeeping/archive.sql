@@ -13,14 +13,14 @@ with finished as materialized (
 ended as (
     delete from holdfast.inbox i
     using finished
-    where i.id = finished.id
+    where i.id = any (array[finished.id])
     returning i.*
 ),
 remembered as (
     update holdfast.dedupe d
     set expires_at = holdfast.clock() + make_interval(secs => holdfast.setting('dedupe_horizon')::float8)
     from ended
-    where ended.idempotency_key is not null and d.key = ended.idempotency_key
+    where ended.idempotency_key is not null and d.key = any (array[ended.idempotency_key])
 )
 insert into holdfast.archive (
     id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,

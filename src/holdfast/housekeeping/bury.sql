@@ -15,5 +15,5 @@ set status = 'dead_letter',
     dead_at = holdfast.clock(),
     last_error = coalesce(i.last_error, format('Exhausted: %s of %s attempts were used', i.attempts, i.max_attempts))
 from spent
-where i.id = spent.id
+where i.id = any (array[spent.id])
 returning i.id

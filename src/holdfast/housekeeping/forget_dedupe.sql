@@ -11,5 +11,5 @@ with old as materialized (
 )
 delete from holdfast.dedupe d
 using old
-where d.key = old.key
+where d.key = any (array[old.key])
 returning d.key

@@ -11,5 +11,5 @@ with old as materialized (
 )
 delete from holdfast.once o
 using old
-where o.key = old.key
+where o.key = any (array[old.key])
 returning o.key

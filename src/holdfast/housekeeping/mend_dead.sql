@@ -18,5 +18,5 @@ set dead_at = holdfast.clock(),
     claimed_at = null,
     lease_expires_at = null
 from rough
-where i.id = rough.id
+where i.id = any (array[rough.id])
 returning i.id

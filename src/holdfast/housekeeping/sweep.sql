@@ -19,10 +19,10 @@ with expired as materialized (
 locked as materialized (
     select i.id, i.claimed_by
     from expired e
-    join holdfast.inbox i on i.id = e.id
+    join holdfast.inbox i on i.id = any (array[e.id])
     where i.status::text = 'processing'
       and i.lease_expires_at < holdfast.clock()
-    order by i.id
+    order by e.id
     for update of i skip locked
 )
 update holdfast.inbox i
@@ -42,5 +42,5 @@ set status = case when i.attempts < i.max_attempts then 'pending' else 'dead_let
         'error', 'LeaseExpired', 'message', 'the worker died or lost touch before the attempt ended', 'trace', '',
         'attempt', i.attempts, 'generation', i.lease_generation, 'worker', i.claimed_by, 'at', holdfast.clock()))
 from locked
-where i.id = locked.id
+where i.id = any (array[locked.id])
 returning i.id, i.status::text as status, locked.claimed_by as worker, i.lease_generation

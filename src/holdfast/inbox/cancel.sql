@@ -12,7 +12,7 @@ with target as materialized (
 ended as (
     delete from holdfast.inbox i
     using target t
-    where i.id = t.id and t.status in ('pending', 'blocked')
+    where i.id = any (array[t.id]) and t.status in ('pending', 'blocked')
     returning i.*
 ),
 archived as (
@@ -29,13 +29,13 @@ remembered as (
     update holdfast.dedupe d
     set expires_at = holdfast.clock() + make_interval(secs => holdfast.setting('dedupe_horizon')::float8)
     from ended
-    where ended.idempotency_key is not null and d.key = ended.idempotency_key
+    where ended.idempotency_key is not null and d.key = any (array[ended.idempotency_key])
 ),
 told as (
     update holdfast.inbox i
     set cancel_requested_at = coalesce(i.cancel_requested_at, holdfast.clock())
     from target t
-    where i.id = t.id and t.status = 'processing'
+    where i.id = any (array[t.id]) and t.status = 'processing'
     returning i.id
 )
 select case when exists (select from ended) then 'failed' when exists (select from told) then 'processing' else t.status end as status

@@ -1,9 +1,10 @@
 -- Rows in flight whose cancellation was requested.
 -- Takes    $1 workers.
 -- Returns  id, generation, worker.
--- Index    idx_inbox_cancel.
+-- Index    idx_inbox_cancel; its order is asked for so that no other index will do.
 select i.id, i.lease_generation, i.claimed_by
 from holdfast.inbox i
 where i.claimed_by = any ($1::text[])
   and i.status = 'processing'
   and i.cancel_requested_at is not null
+order by i.claimed_by

@@ -47,7 +47,7 @@ claimed as (
         attempts = i.attempts + 1,
         fence = nextval('holdfast.fence')
     from due
-    where i.id = due.id
+    where i.id = any (array[due.id])
     returning due.n as lane,
               -- Drivers know no time before the year 1; the floor takes that year for the beginning of time.
               greatest(i.available_at, timestamptz '0001-01-01 00:00:00+00') as available_at, i.seq, i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts,
@@ -57,8 +57,9 @@ claimed as (
 select holdfast.clock() as at,
        (select array_agg(q.name) from holdfast.queues q where q.paused_at is not null) as paused,
        case when $10 then pg_current_snapshot()::text end as snapshot,
-       case when $10 then exists (
-           select from holdfast.inbox s
+       case when $10 then coalesce((
+           select true
+           from holdfast.inbox s
            where s.status = 'pending' and s.crashes > 0 and s.available_at <= holdfast.clock() and s.queue = any ($1::text[])
              and not exists (select from holdfast.queues q where q.name = s.queue and q.paused_at is not null)
              and s.kind = any ($6::text[])
@@ -66,7 +67,9 @@ select holdfast.clock() as at,
                       then s.payload_version between ($7::jsonb -> s.kind ->> 0)::int and ($7::jsonb -> s.kind ->> 1)::int
                       else s.payload_version = 1 end
              and s.attempts < s.max_attempts
-       ) end as suspects,
+           order by s.available_at, s.seq
+           limit 1
+       ), false) end as suspects,
        -- Read while the statement runs, so after its snapshot was taken: see model/floor.py.
        case when $10 then array(
            select a.backend_xid::text::bigint

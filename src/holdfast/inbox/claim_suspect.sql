@@ -29,7 +29,7 @@ set status = 'processing',
     attempts = i.attempts + 1,
     fence = nextval('holdfast.fence')
 from due
-where i.id = due.id
+where i.id = any (array[due.id])
 returning i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts, i.kind, i.payload_version,
           i.payload::text as payload, i.queue, i.partition_key, i.headers::text as headers, i.idempotency_key,
           i.cancel_requested_at is not null as cancelled

@@ -5,11 +5,13 @@
 -- Returns  the ids completed, and whether the lease had run out by then. An id that does not come back was lost.
 -- Locks    the rows, in order of id: the nested loop follows the order of $1.
 -- Index    the primary key alone. "status::text" is deliberate: it cannot match the partial index on processing rows,
---          which would walk everything in flight.
+--          which would walk everything in flight. "= any (array[…])", here and in the other statements, keeps the
+--          planner from joining in the order of the primary key, that is from walking all of it, a plan that it takes
+--          while the table is empty and keeps when it is full.
 with ended as (
     delete from holdfast.inbox i
     using unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[]) as c (id, generation, result, reason)
-    where i.id = c.id
+    where i.id = any (array[c.id])
       and i.claimed_by = $5
       and i.lease_generation = c.generation
       and i.status::text = 'processing'
@@ -30,7 +32,7 @@ remembered as (
     update holdfast.dedupe d
     set expires_at = holdfast.clock() + make_interval(secs => holdfast.setting('dedupe_horizon')::float8)
     from ended
-    where ended.idempotency_key is not null and d.key = ended.idempotency_key
+    where ended.idempotency_key is not null and d.key = any (array[ended.idempotency_key])
 )
 select id, lease_expires_at < holdfast.clock() as late
 from ended

@@ -4,6 +4,6 @@
 -- Index    idx_archive_id.
 select a.id
 from unnest($1::uuid[], $2::bigint[]) as c (id, generation)
-join holdfast.archive a on a.id = c.id
+join holdfast.archive a on a.id = any (array[c.id])
 where a.claimed_by = $3
   and a.lease_generation = c.generation

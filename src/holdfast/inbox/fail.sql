@@ -18,7 +18,7 @@ set status = case when i.attempts < i.max_attempts then 'pending' else 'dead_let
         f.record::jsonb || jsonb_build_object(
             'attempt', i.attempts, 'generation', i.lease_generation, 'worker', i.claimed_by, 'at', holdfast.clock()))
 from unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[]) as f (id, generation, last_error, record)
-where i.id = f.id
+where i.id = any (array[f.id])
   and i.claimed_by = $5
   and i.lease_generation = f.generation
   and i.status::text = 'processing'

@@ -6,11 +6,11 @@
 with held as materialized (
     select i.id
     from unnest($1::uuid[], $2::bigint[]) as h (id, generation)
-    join holdfast.inbox i on i.id = h.id
+    join holdfast.inbox i on i.id = any (array[h.id])
     where i.claimed_by = $3
       and i.lease_generation = h.generation
       and i.status::text = 'processing'
-    order by i.id
+    order by h.id
     for update of i skip locked
 )
 update holdfast.inbox i
@@ -21,5 +21,5 @@ set status = 'pending',
     claimed_at = null,
     lease_expires_at = null
 from held
-where i.id = held.id
+where i.id = any (array[held.id])
 returning i.id

@@ -1,14 +1,14 @@
 -- Hand back everything a dead worker still holds; none of it is known to have started, so the attempt is given back.
 -- Takes    $1 worker.
 -- Returns  the ids handed back.
--- Locks    the rows, in order of id, skipping locked ones; never waits.
+-- Locks    the rows, in the order of the index, skipping locked ones; never waits.
 -- Index    idx_inbox_stale_processing: it walks what is in flight, once per death of a worker.
 with held as materialized (
     select i.id
     from holdfast.inbox i
     where i.status = 'processing'
       and i.claimed_by = $1
-    order by i.id
+    order by i.lease_expires_at, i.id
     for update skip locked
 )
 update holdfast.inbox i
@@ -19,5 +19,5 @@ set status = 'pending',
     claimed_at = null,
     lease_expires_at = null
 from held
-where i.id = held.id
+where i.id = any (array[held.id])
 returning i.id

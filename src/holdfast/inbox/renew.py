@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from ..db.link import DEADLINE, Link
+from ..db.link import Link
 from ..probes import probe
 
 Fence = tuple[UUID, int]
@@ -20,17 +20,17 @@ class Renewal:
     """Neither renewed nor held: another owner may have them. A row that is merely locked is in neither set."""
 
 
-async def renew(link: Link, worker: str, held: Sequence[Fence], lease: float, deadline: float = DEADLINE) -> Renewal:
-    """Renew what this worker holds; an answer that takes longer than `deadline` is none."""
+async def renew(link: Link, worker: str, held: Sequence[Fence], lease: float) -> Renewal:
+    """Renew what this worker holds."""
     ids, generations = [id for id, _ in held], [generation for _, generation in held]
     probe("renew.before")
-    rows = await link.run("inbox", "renew", ids, generations, worker, lease, deadline=deadline)
+    rows = await link.run("inbox", "renew", ids, generations, worker, lease)
     renewed = {row[0] for row in rows}
     missing = [fence for fence in held if fence[0] not in renewed]
     if not missing:
         return Renewal(renewed, set())
     ids, generations = [id for id, _ in missing], [generation for _, generation in missing]
-    rows = await link.run("inbox", "held", ids, generations, worker, deadline=deadline)
+    rows = await link.run("inbox", "held", ids, generations, worker)
     locked = {row[0] for row in rows}
     return Renewal(renewed, {id for id, _ in missing if id not in locked})
 

@@ -2,14 +2,14 @@
 -- Takes    $1 ids.
 -- Returns  the ids revived.
 -- Locks    the rows, in order of id, skipping locked ones (another operator has them); never waits.
--- Index    the primary key.
+-- Index    the primary key alone (see complete.sql).
 with dead as materialized (
     select i.id
-    from holdfast.inbox i
-    where i.id = any ($1::uuid[])
-      and i.status::text = 'dead_letter'
-    order by i.id
-    for update skip locked
+    from unnest($1::uuid[]) as d (id)
+    join holdfast.inbox i on i.id = any (array[d.id])
+    where i.status::text = 'dead_letter'
+    order by d.id
+    for update of i skip locked
 )
 update holdfast.inbox i
 set status = 'pending',
@@ -22,5 +22,5 @@ set status = 'pending',
     lease_expires_at = null,
     cancel_requested_at = null
 from dead
-where i.id = dead.id
+where i.id = any (array[dead.id])
 returning i.id

@@ -12,7 +12,7 @@ set status = 'pending',
     claimed_at = null,
     lease_expires_at = null
 from unnest($1::uuid[], $2::bigint[], $3::float8[]) as s (id, generation, delay)
-where i.id = s.id
+where i.id = any (array[s.id])
   and i.claimed_by = $4
   and i.lease_generation = s.generation
   and i.status::text = 'processing'

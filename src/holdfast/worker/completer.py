@@ -111,7 +111,7 @@ class Completer:
             try:
                 report = await ending.write(self._link, self._worker, batch, repeated)
             except (Unreachable, Contended) as error:
-                repeated = repeated or isinstance(error, Unreachable)
+                repeated = True  # the batch is several statements: some may be written
                 if failures == 0:
                     log.warning("%s endings could not be written: %s; trying again", len(batch), error)
                 failures += 1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..db.database import Database
-from ..db.link import DEADLINE, Link
+from ..db.link import Link
 from ..errors import Contended, Unreachable
 from ..housekeeping.loop import Housekeeper
 from ..inbox import renew
@@ -121,11 +121,7 @@ class Keeper:
         sent = marks.now()
         try:
             result = await renew.renew(
-                self._link,
-                kept.ledger.name,
-                [(row.id, row.generation) for row in rows],
-                self._settings.lease,
-                min(DEADLINE, max(1.0, self._settings.renew_every)),
+                self._link, kept.ledger.name, [(row.id, row.generation) for row in rows], self._settings.lease
             )
         except (Unreachable, Contended) as error:
             log.warning("%s leases could not be renewed: %s; trying again", len(rows), error)

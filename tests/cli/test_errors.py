@@ -1,0 +1,172 @@
+"""What goes wrong is a message that says what to do, never a traceback, and never a secret."""
+
+import secrets
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+from tests.cli.conftest import Answer, Shell
+
+READS = [["job", "list"], ["dead", "list"], ["queue", "list"], ["workers", "list"], ["stats"]]
+WRITES = [
+    ["enqueue", "greet"],
+    ["queue", "pause", "mail", "--yes"],
+    ["queue", "resume", "mail"],
+    ["dead", "revive", "--all"],
+]
+CANARY = "c4nary-S3cret"
+
+
+def is_message(answer: Answer) -> bool:
+    return "Traceback" not in answer.all and answer.err.startswith("holdfast: ") and len(answer.err.splitlines()) <= 4
+
+
+@pytest.mark.parametrize("words", READS + WRITES, ids=" ".join)
+def test_no_schema(bare: Shell, words: list[str]) -> None:
+    answer = bare(*words)
+    assert answer.code == 1
+    assert is_message(answer), answer.all
+    assert "holdfast migrate" in answer.err
+
+
+@pytest.mark.parametrize("words", [["stats"], ["enqueue", "greet"], ["migrate"], ["worker", "app:hf"]], ids=" ".join)
+def test_a_wrong_scheme(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "app.py").write_text("from holdfast import Holdfast\nhf = Holdfast()\n")
+    answer = Shell(f"mysql://me:{CANARY}@host/shop", tmp_path)(*words)
+    assert answer.code == 1
+    assert is_message(answer), answer.all
+    assert "postgresql://user@host/name" in answer.err
+    assert CANARY not in answer.all
+
+
+@pytest.mark.parametrize("words", [*READS, *WRITES, ["migrate"], ["migrate", "--check"]], ids=" ".join)
+def test_an_unreachable_server(tmp_path: Path, words: list[str]) -> None:
+    answer = Shell(f"postgresql://me:{CANARY}@127.0.0.1:1/shop", tmp_path)(*words)
+    assert answer.code == 1
+    assert is_message(answer), answer.all
+    assert "cannot reach the server" in answer.err
+    assert CANARY not in answer.all
+
+
+def test_an_unknown_host(tmp_path: Path) -> None:
+    answer = Shell(f"postgresql://me:{CANARY}@no-such-host.invalid/shop", tmp_path)("stats")
+    assert answer.code == 1
+    assert is_message(answer), answer.all
+    assert CANARY not in answer.all
+
+
+@pytest.mark.parametrize("words", [["stats"], ["migrate"], ["health"]], ids=" ".join)
+def test_a_wrong_password(shell: Shell, words: list[str]) -> None:
+    assert shell.url is not None
+    parts = urlsplit(shell.url)
+    if not parts.password:
+        shell.sql("create role guarded login password 'right'")
+    login = f"{parts.username if parts.password else 'guarded'}:{CANARY}"
+    shell.url = urlunsplit(parts._replace(netloc=f"{login}@{parts.netloc.rpartition('@')[2]}"))
+    answer = shell(*words)
+    assert answer.code == 1
+    assert "Traceback" not in answer.all
+    assert "authentication failed" in answer.all
+    assert CANARY not in answer.all
+
+
+def test_a_database_that_does_not_exist(shell: Shell) -> None:
+    assert shell.url is not None
+    shell.url = urlunsplit(urlsplit(shell.url)._replace(path="/nowhere"))
+    for words in (["stats"], ["migrate"]):
+        answer = shell(*words)
+        assert answer.code == 1
+        assert is_message(answer), answer.all
+        assert "nowhere" in answer.err
+
+
+def test_a_role_without_rights(shell: Shell) -> None:
+    assert shell.url is not None
+    role, owner = f"stranger_{secrets.token_hex(4)}", shell.url
+    shell.sql(f"create role {role} login password '{CANARY}'")
+    try:
+        place = urlsplit(owner).netloc.rpartition("@")[2]
+        shell.url = urlunsplit(urlsplit(owner)._replace(netloc=f"{role}:{CANARY}@{place}"))
+        answer = shell("stats")
+        assert answer.code == 1
+        assert is_message(answer), answer.all
+        assert "the server refused: permission denied" in answer.err
+        assert CANARY not in answer.all
+    finally:
+        shell.url = owner
+        shell.sql(f"drop role {role}")
+
+
+@pytest.mark.parametrize("words", [["job", "show"], ["job", "cancel", "--yes"], ["dead", "revive"]], ids=" ".join)
+def test_a_bad_id(shell: Shell, words: list[str]) -> None:
+    answer = shell(*words, "not-a-uuid")
+    assert answer.code == 2
+    assert "expected a job id (a UUID), got 'not-a-uuid'" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("{order_id: 1}", "arguments: are not JSON"),
+        ("[1]", "arguments: expected a JSON object, got list"),
+        ('{"a": NaN}', "arguments: are not JSON"),
+        ('{"a": "\\u0000"}', "NUL"),
+        ('{"type": "x"}', "type: cannot be an argument"),
+    ],
+)
+def test_bad_json(shell: Shell, arguments: str, said: str) -> None:
+    answer = shell("enqueue", "greet", arguments)
+    assert answer.code == 1
+    assert is_message(answer), answer.all
+    assert said in answer.err
+    assert shell.sql("select count(*) as n from holdfast.inbox") == [{"n": 0}]
+
+
+@pytest.mark.parametrize("schema", ["Robert'); drop", "UPPER", "a-b", ""])
+def test_a_bad_schema(shell: Shell, schema: str) -> None:
+    answer = shell("stats", "--schema", schema)
+    assert answer.code == 1
+    assert is_message(answer), answer.all
+    assert "schema: expected a lower-case name" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("app", "said"),
+    [
+        ("nothing", "expected module:attribute"),
+        ("missing_module:hf", "there is no module 'missing_module'"),
+        ("app:nothing", "expected app:nothing to be a Holdfast, got NoneType"),
+    ],
+)
+def test_an_app_that_is_not_there(shell: Shell, app: str, said: str) -> None:
+    (shell.folder / "app.py").write_text("from holdfast import Holdfast\nhf = Holdfast()\n")
+    answer = shell("worker", app)
+    assert answer.code == 1
+    assert is_message(answer), answer.all
+    assert said in answer.err
+
+
+def test_a_worker_without_tasks(shell: Shell) -> None:
+    (shell.folder / "app.py").write_text("from holdfast import Holdfast\nhf = Holdfast()\n")
+    answer = shell("worker", "app:hf")
+    assert answer.code == 78
+    assert "has no tasks" in answer.err
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--lease", "soon"], "expected a duration"),
+        (["--lease", "10ms"], "lease: expected at least 0.3 s"),
+        (["-c", "0"], "concurrency: expected more than zero"),
+        (["-c", "5000"], "expected at most 1000 per process"),
+        (["--processes", "0"], "expected at least 1, got 0"),
+    ],
+)
+def test_bad_settings_of_a_worker(shell: Shell, flags: list[str], said: str) -> None:
+    (shell.folder / "app.py").write_text("from holdfast import Holdfast\nhf = Holdfast()\n")
+    answer = shell("worker", "app:hf", *flags)
+    assert answer.code in (1, 2)
+    assert said in answer.err
+    assert "Traceback" not in answer.err

@@ -1,0 +1,54 @@
+"""Every command says what it does, quickly and without a database."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Shell
+
+from holdfast.cli import _COMMANDS
+
+PATHS = [
+    ("migrate",), ("worker",), ("enqueue",), ("job", "list"), ("job", "show"), ("job", "cancel"), ("dead", "list"),
+    ("dead", "revive"), ("queue", "list"), ("queue", "pause"), ("queue", "resume"), ("workers", "list"), ("stats",),
+    ("health",), ("demo",), ("job",), ("dead",), ("queue",), ("workers",), (),
+]  # fmt: skip
+
+
+@pytest.fixture
+def offline(tmp_path: Path) -> Shell:
+    return Shell(None, tmp_path)
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_help(offline: Shell, path: tuple[str, ...]) -> None:
+    answer = offline(*path, "--help")
+    assert answer.code == 0, answer.all
+    assert re.match(rf"Usage: holdfast {' '.join(path)}".rstrip(), answer.out)
+    assert len(answer.out.splitlines()) > 5
+    assert max(map(len, answer.out.splitlines())) <= 100
+
+
+def test_every_command_is_listed_and_described(offline: Shell) -> None:
+    out = offline("-h").out
+    for name, words in _COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(words)}$", out, re.M)
+        assert importlib.import_module(f"holdfast.cli.{name}").command.help
+
+
+def test_reads_answer_with_json_and_destructive_verbs_can_be_told_not_to_ask(offline: Shell) -> None:
+    for path in ("job list", "job show", "dead list", "queue list", "workers list", "stats", "health"):
+        assert "--json" in offline(*path.split(), "--help").out
+    for path in ("job cancel", "dead revive", "queue pause"):
+        assert "--yes" in offline(*path.split(), "--help").out
+
+
+def test_the_version(offline: Shell) -> None:
+    assert re.search(r"\b0\.1\.0\b", offline("--version").out)
+
+
+def test_an_unknown_command_is_a_usage_error(offline: Shell) -> None:
+    answer = offline("fly")
+    assert answer.code == 2
+    assert "No such command 'fly'" in answer.err

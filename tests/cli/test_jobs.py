@@ -1,0 +1,218 @@
+"""job, dead, queue, workers, stats, health: what they show, change and refuse."""
+
+from uuid import UUID, uuid4
+
+import pytest
+from tests.cli.conftest import Shell
+
+RED = "\x1b[31mred\x1b[0m\x07"
+
+
+def test_enqueue_prints_the_id(shell: Shell) -> None:
+    answer = shell(
+        "enqueue", "send_receipt", '{"order_id": 9182}', "-q", "mail", "--key", "order:9182", "--priority", "0",
+        "--max-attempts", "3", "--version", "2", "--delay", "5m", "--idempotency-key", "receipt-9182-v1",
+    )  # fmt: skip
+    id = UUID(answer.out.strip())
+    (row,) = shell.sql(
+        "select *, available_at - created_at > interval '299 s' as delayed from holdfast.inbox where id = %s", id
+    )
+    assert row["payload"] == {"type": "send_receipt", "order_id": 9182}
+    assert [row[name] for name in ("queue", "partition_key", "priority", "max_attempts", "payload_version")] == [
+        "mail", "order:9182", 0, 3, 2,
+    ]  # fmt: skip
+    assert row["delayed"]
+
+
+def test_a_repeated_key_finds_the_first_job_and_a_conflict_is_a_message(shell: Shell) -> None:
+    words = ["enqueue", "greet", '{"n": 1}', "--idempotency-key", "once"]
+    assert shell(*words, "--json").json == shell(*words, "--json").json
+    other = shell("enqueue", "greet", '{"n": 2}', "--idempotency-key", "once")
+    assert other.code == 1
+    assert "another payload" in other.err
+    assert "Traceback" not in other.err
+    assert "Use a new key" in other.err
+
+
+def test_job_list_and_show(shell: Shell) -> None:
+    first, second = shell.enqueue("send_receipt", queue="mail"), shell.enqueue("import_file")
+    assert {row["id"] for row in shell("job", "list", "--json").json} == {str(first), str(second)}
+    assert [row["id"] for row in shell("job", "list", "-q", "mail", "--json").json] == [str(first)]
+    assert [row["id"] for row in shell("job", "list", "--kind", "import_file", "--json").json] == [str(second)]
+    assert shell("job", "list", "--status", "completed", "--json").json == []
+    assert len(shell("job", "list", "--limit", "1", "--json").json) == 1
+    assert "no such jobs" in shell("job", "list", "--status", "dead_letter").out
+    table = shell("job", "list").out
+    assert table.splitlines()[0].split()[:3] == ["id", "queue", "kind"]
+    shown = shell("job", "show", str(first), "--json").json
+    assert shown["payload"] == {"type": "send_receipt"}
+    assert shown["next"] == "waits: no live worker on queue mail knows send_receipt version 1"
+    text = shell("job", "show", str(first)).out
+    for word in ("send_receipt", "pending", "next", "attempts", "generation"):
+        assert word in text
+
+
+def test_a_job_that_is_not_there(shell: Shell) -> None:
+    for words in (["job", "show"], ["job", "cancel", "--yes"]):
+        answer = shell(*words, str(uuid4()))
+        assert answer.code == 1
+        assert answer.err.startswith("holdfast: There is no")
+
+
+def test_cancel_asks(shell: Shell) -> None:
+    id = shell.enqueue()
+    refused = shell("job", "cancel", str(id), stdin="n\n")
+    assert refused.code == 1
+    assert shell.sql("select status::text from holdfast.jobs") == [{"status": "pending"}]
+    agreed = shell("job", "cancel", str(id), "--reason", "ordered twice", stdin="y\n")
+    assert agreed.code == 0
+    assert agreed.out.splitlines()[-1].endswith("cancelled")
+    assert shell.sql("select status::text, last_error from holdfast.jobs") == [
+        {"status": "failed", "last_error": "ordered twice"}
+    ]
+    assert [row["id"] for row in shell("job", "list", "--status", "failed", "--json").json] == [str(id)]
+
+
+def test_cancel_of_a_running_job_tells_its_handler(shell: Shell) -> None:
+    id = shell.enqueue()
+    shell.sql("update holdfast.inbox set status = 'processing', claimed_by = 'w', lease_expires_at = now() + '1h'")
+    answer = shell("job", "cancel", str(id), "--yes")
+    assert answer.out.strip() == "its handler is being told to stop"
+    assert shell.sql("select cancel_requested_at is not null as asked from holdfast.inbox") == [{"asked": True}]
+    assert "was told to stop" in shell("job", "show", str(id)).out
+
+
+def test_dead_letters_are_listed_by_filter(shell: Shell) -> None:
+    mail = shell.dead_letter("send_receipt", "SMTPError: 50% off_", queue="mail")
+    other = shell.dead_letter("import_file", "OSError: gone")
+    assert {row["id"] for row in shell("dead", "list", "--json").json} == {str(mail), str(other)}
+    for flags in (["-q", "mail"], ["--kind", "send_receipt"], ["--error", "50% off_"]):
+        assert [row["id"] for row in shell("dead", "list", *flags, "--json").json] == [str(mail)], flags
+    shell.sql("update holdfast.inbox set dead_at = now() - interval '3 h' where id = %s", mail)
+    assert [row["id"] for row in shell("dead", "list", "--since", "2h", "--json").json] == [str(other)]
+    assert "OSError: gone" in shell("dead", "list").out
+    assert "expected a duration" in shell("dead", "list", "--since", "yesterday").err
+
+
+def test_revive_by_id(shell: Shell) -> None:
+    id, other = shell.dead_letter(), shell.dead_letter()
+    assert shell("dead", "revive", str(id)).out.strip() == "revived 1 of 1"
+    rows = shell.sql("select id, status::text, attempts, lease_generation from holdfast.inbox order by seq")
+    assert rows == [
+        {"id": id, "status": "pending", "attempts": 0, "lease_generation": 5},
+        {"id": other, "status": "dead_letter", "attempts": 5, "lease_generation": 5},
+    ]
+    again = shell("dead", "revive", str(id), "--json")
+    assert again.code == 1
+    assert '"revived": []' in again.out
+    assert f"not dead letters, or held by another operator just now: {id}" in again.err
+
+
+def test_revive_by_filter_asks_and_can_be_tried_dry(shell: Shell) -> None:
+    mail = [shell.dead_letter(queue="mail") for _ in range(3)]
+    shell.dead_letter(queue="files")
+    dry = shell("dead", "revive", "-q", "mail", "--dry-run")
+    assert dry.out.splitlines()[0] == "would revive 3"
+    assert {UUID(line.strip()) for line in dry.out.splitlines()[1:]} == set(mail)
+    listed = shell("dead", "revive", "-q", "mail", "--dry-run", "--json").json
+    assert {UUID(id) for id in listed["would_revive"]} == set(mail)
+    assert shell("dead", "revive", "-q", "mail", stdin="n\n").code == 1
+    assert len(shell("dead", "list", "--json").json) == 4
+    assert len(shell("dead", "revive", "-q", "mail", "--yes", "--json").json["revived"]) == 3
+    assert shell("dead", "revive", "--all", stdin="y\n").out.splitlines()[-1].endswith("revived 1 of 1")
+    assert shell("dead", "revive", "--all").out.strip() == "revived 0 of 0"
+
+
+@pytest.mark.parametrize("flags", [[], ["00000000-0000-7000-8000-000000000000", "--all"]])
+def test_revive_wants_ids_or_a_filter(shell: Shell, flags: list[str]) -> None:
+    answer = shell("dead", "revive", *flags)
+    assert answer.code == 2
+    assert "by id, or by a filter" in answer.err
+
+
+def test_pause_and_resume(shell: Shell) -> None:
+    shell.enqueue(queue="mail")
+    assert shell("queue", "pause", "mail", stdin="n\n").code == 1
+    assert shell("queue", "list", "--json").json[0]["paused_at"] is None
+    assert "holdfast queue resume mail" in shell("queue", "pause", "mail", "--yes").out
+    (queue,) = shell("queue", "list", "--json").json
+    assert (queue["queue"], queue["pending"], queue["paused_at"] is None) == ("mail", 1, False)
+    (job,) = shell("job", "list", "--json").json
+    assert "queue mail is paused" in shell("job", "show", job["id"], "--json").json["next"]
+    assert shell("queue", "resume", "mail").out.strip() == "queue mail is served"
+    assert shell("queue", "list", "--json").json[0]["paused_at"] is None
+
+
+def test_stats(shell: Shell) -> None:
+    empty = shell("stats", "--json").json
+    assert (empty["depth"], empty["claim_age"], empty["retry_rate"], empty["queues"]) == (0, 0.0, 0.0, [])
+    shell.enqueue("send_receipt")
+    shell.dead_letter()
+    shell.sql("update holdfast.inbox set available_at = now() - interval '100 s' where status = 'pending'")
+    facts = shell("stats", "--json").json
+    assert (facts["depth"], facts["dead_letters"], facts["live_workers"]) == (1, 1, 0)
+    assert 100 <= facts["claim_age"] < 130
+    assert facts["unclaimable"][0]["reason"] == "no live worker serves this queue"
+    text = shell("stats").out
+    for words in ("depth        1 pending", "claim age    10", "retry rate   0.0%", "nobody can run:"):
+        assert words in text
+
+
+def test_stats_and_workers_stand_heartbeats_written_by_hand(shell: Shell) -> None:
+    shell.sql("insert into holdfast.workers (id, metadata) values ('a', null), ('b', '[1]'), ('c', '{\"version\": 1}')")
+    assert shell("stats", "--json").json["live_workers"] == 3
+    assert {row["id"] for row in shell("workers", "list", "--json").json} == {"a", "b", "c"}
+    assert "live" in shell("workers", "list").out
+
+
+def test_health(shell: Shell) -> None:
+    alone = shell("health")
+    assert alone.code == 1
+    assert "no live worker" in alone.out
+    assert shell("health", "--no-workers").out.strip() == "healthy"
+    shell.sql("insert into holdfast.workers (id) values ('me')")
+    assert shell("health", "--json").json["healthy"] is True
+    shell.enqueue()
+    shell.sql("update holdfast.inbox set available_at = now() - interval '100 s'")
+    late = shell("health")
+    assert late.code == 1
+    assert "due work has waited 10" in late.out
+    assert shell("health", "--max-age", "300").code == 0
+
+
+def test_health_of_nothing(bare: Shell) -> None:
+    answer = bare("health", "--json")
+    assert answer.code == 1
+    assert '"healthy": false' in answer.out
+    assert "holdfast migrate" in answer.out
+
+
+def test_health_says_when_the_server_may_forget(shell: Shell) -> None:
+    (row,) = shell.sql("select current_database() as name")
+    shell.sql(f'alter database "{row["name"]}" set synchronous_commit = off')
+    answer = shell("health", "--no-workers")
+    assert answer.code == 1
+    assert "synchronous_commit is off" in answer.out
+
+
+def test_stored_text_does_not_steer_the_terminal(shell: Shell) -> None:
+    evil = f"{RED}\x9b2J\u202egnp"
+    id = shell.dead_letter(f"kind{RED}", evil, queue=f"q{RED}")
+    shell.sql(
+        "update holdfast.inbox set partition_key = %s, errors = jsonb_build_array(jsonb_build_object("
+        "'attempt', 1, 'worker', %s::text, 'at', %s::text, 'error', %s::text, 'message', %s::text)), claimed_by = %s",
+        evil, evil, evil, evil, evil, evil,
+    )  # fmt: skip
+    shell.sql("insert into holdfast.workers (id) values (%s)", evil)
+    shell.sql("insert into holdfast.queues (name, paused_at) values (%s, now())", evil)
+    shell.enqueue(f"kind{RED}", queue=evil)
+    for words in (
+        ["job", "list"], ["job", "show", str(id)], ["dead", "list"], ["queue", "list"], ["workers", "list"], ["stats"],
+        ["job", "cancel", str(id), "--yes"], ["dead", "revive", str(id)], ["health"],
+    ):  # fmt: skip
+        for flags in ([], ["--json"]):
+            if words[1:2] == ["cancel"] and flags:
+                continue
+            answer = shell(*words, *flags)
+            assert "Traceback" not in answer.all
+            assert not [c for c in answer.all if not c.isprintable() and c != "\n"], (words, flags)

@@ -1,0 +1,80 @@
+"""Plans as EXPLAIN shows them."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tests.support.inbox import Session
+
+
+@dataclass(frozen=True)
+class Plan:
+    root: dict[str, Any]
+
+    def nodes(self) -> Iterator[dict[str, Any]]:
+        return _walk(self.root)
+
+    def sorts(self) -> list[str]:
+        return [node["Node Type"] for node in self.nodes() if "Sort" in node["Node Type"]]
+
+    def reads(self, table: str) -> set[str]:
+        """How a table, or its partitions, are read: index names, or the node types of other scans."""
+        return {
+            node.get("Index Name") or node["Node Type"]
+            for node in self.nodes()
+            if node.get("Relation Name", "").startswith(table) and "Scan" in node["Node Type"]
+        }
+
+    @property
+    def buffers(self) -> int:
+        """Pages touched, in memory or not."""
+        return int(self.root["Shared Hit Blocks"]) + int(self.root["Shared Read Blocks"])
+
+
+def _walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from _walk(child)
+
+
+async def explain(session: Session, name: str, arguments: Sequence[Any], *, generic: bool = False) -> Plan:
+    """The plan of an inbox statement, made for these arguments or for any."""
+    mode = "force_generic_plan" if generic else "force_custom_plan"
+    await session.connection.execute(f"set plan_cache_mode = {mode}")
+    await session.connection.execute(f"prepare explained as {session.database.sql('inbox', name)}")
+    try:
+        literals = ", ".join(_literal(argument) for argument in arguments)
+        text = await session.connection.fetchval(f"explain (format json) execute explained ({literals})")
+    finally:
+        await session.connection.execute("deallocate explained")
+    return Plan(json.loads(text)[0]["Plan"])
+
+
+async def run_explained(session: Session, name: str, *arguments: Any) -> Plan:
+    """Run the statement, roll it back, and tell what it touched."""
+    transaction = session.connection.transaction()
+    await transaction.start()
+    sql = f"explain (analyze, buffers, timing off, format json) {session.database.sql('inbox', name)}"
+    text = await session.connection.fetchval(sql, *arguments)
+    await transaction.rollback()
+    return Plan(json.loads(text)[0]["Plan"])
+
+
+def _literal(value: Any) -> str:
+    """As a literal without a type of its own, so that it takes the parameter's."""
+    if value is None:
+        return "null"
+    text = "{" + ",".join(_item(item) for item in value) + "}" if isinstance(value, list) else _text(value)
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _item(value: Any) -> str:
+    return "null" if value is None else json.dumps(_text(value))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return "-infinity" if value.year == 1 else value.isoformat()
+    return str(value)

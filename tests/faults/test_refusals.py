@@ -66,6 +66,7 @@ def test_a_server_that_comes_later(own_postgres: EmbeddedPostgres, own_fleet: Fl
 def test_a_worker_that_served_before_waits_for_the_schema_to_fit_again(fleet: Fleet) -> None:
     # During a deploy the schema may be ahead for a while; whoever was serving is not ended by that.
     worker = fleet.start()
+    fleet.inbox.wait(fleet.inbox.enqueue("effect"))
     fleet.inbox.rows("insert into holdfast.migrations (version, name) values (9999, 'from the future')")
     os.kill(worker.child, signal.SIGKILL)
     wait_until(lambda: "Install a newer holdfast" in worker.log)

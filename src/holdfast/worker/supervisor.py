@@ -137,6 +137,7 @@ class _Child:
         os.close(self._pipe)
         self._pipe = -1
         if ledger.name:
+            self._supervisor._served = True  # also when it died before its watch looked
             if code != 0 or any(ledger.held()):
                 await self._recover(ledger, code)
             else:

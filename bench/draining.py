@@ -50,6 +50,9 @@ class Drained:
     """Megabytes of supervisor and worker, largest of each quarter."""
     worker_cpu: float
     server_cpu: float | None
+    """None on a server that is not ours to look at."""
+    cpu_quarters: Sequence[float]
+    """Seconds of CPU, worker and server, in each: what remains comparable on a busy machine."""
     wal: int
 
     @property
@@ -62,17 +65,39 @@ async def drain(ground: Ground, url: str, watch: asyncpg.Connection, jobs: int, 
     wal = await watch.fetchval("select pg_current_wal_insert_lsn()")
     with worker(url, *options) as supervisor:
         await _until(lambda: _claimed(watch), 1)
-        began = cpu(supervisor)
-        server = cpu(ground.postmaster) if ground.postmaster else 0.0
-        sizes = await _watch_sizes(watch, supervisor, jobs)
+        began = _Usage.now(ground, supervisor)
+        sizes, usages = await _watch(ground, watch, supervisor, jobs)
         await until_archived(watch, jobs)
-        used = cpu(supervisor) - began
-        served = cpu(ground.postmaster) - server if ground.postmaster else None
+        ended = _Usage.now(ground, supervisor)
         written = await watch.fetchval("select pg_current_wal_insert_lsn() - $1::pg_lsn", wal)
     await _check(watch, jobs)
     marks = [row[1] for row in await watch.fetch(_TIMES, jobs // 4)]
-    quarters = [jobs / 4 / (later - earlier) for earlier, later in pairwise(marks)]
-    return Drained(jobs, marks[4] - marks[0], quarters, sizes, used, served, int(written))
+    return Drained(
+        jobs=jobs,
+        seconds=marks[4] - marks[0],
+        quarters=[jobs / 4 / (later - earlier) for earlier, later in pairwise(marks)],
+        memory=sizes,
+        worker_cpu=ended.worker - began.worker,
+        server_cpu=ended.server - began.server if ground.postmaster else None,
+        cpu_quarters=[later.both - earlier.both for earlier, later in pairwise([began, *usages, ended])],
+        wal=int(written),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """Seconds of CPU so far."""
+
+    worker: float
+    server: float
+
+    @classmethod
+    def now(cls, ground: Ground, supervisor: int) -> _Usage:
+        return cls(cpu(supervisor), cpu(ground.postmaster) if ground.postmaster else 0.0)
+
+    @property
+    def both(self) -> float:
+        return self.worker + self.server
 
 
 async def until_archived(watch: asyncpg.Connection, jobs: int) -> None:
@@ -97,19 +122,24 @@ async def _claimed(watch: asyncpg.Connection) -> int:
     return int(await watch.fetchval("select case when is_called then last_value else 0 end from holdfast.fence"))
 
 
-async def _watch_sizes(watch: asyncpg.Connection, supervisor: int, jobs: int) -> list[float]:
-    """The largest memory in each quarter, until everything is claimed."""
+async def _watch(
+    ground: Ground, watch: asyncpg.Connection, supervisor: int, jobs: int
+) -> tuple[list[float], list[_Usage]]:
+    """Until everything is claimed: the largest memory in each quarter, and the CPU used up to the end of the first three."""
     sizes = [0.0] * 4
+    usages: list[_Usage] = []
     pids = family(supervisor)
 
     async def look() -> int:
         claimed = await _claimed(watch)
         quarter = min(claimed * 4 // jobs, 3)
+        while len(usages) < quarter:
+            usages.append(_Usage.now(ground, supervisor))
         sizes[quarter] = max(sizes[quarter], memory(pids))
         return claimed
 
     await _until(look, jobs)
-    return sizes
+    return sizes, usages
 
 
 async def _check(watch: asyncpg.Connection, jobs: int) -> None:

@@ -28,6 +28,8 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
     for name, done in runs.items():
         for quarter in range(4):
             results.add("pinned", f"{name}: quarter {quarter + 1}", "jobs/s", [r.quarters[quarter] for r in done])
+        cost = [r.cpu_quarters[3] / r.cpu_quarters[0] for r in done]
+        results.add("pinned", f"{name}: CPU, last ÷ first", "", cost)
         kept = [r.quarters[3] / r.quarters[0] for r in done]
         results.add("pinned", f"{name}: last ÷ first", "", kept, at_least(0.8) if HOLDERS[name] else None)
 

@@ -125,7 +125,7 @@ async def _claimed(watch: asyncpg.Connection) -> int:
 async def _watch(
     ground: Ground, watch: asyncpg.Connection, supervisor: int, jobs: int
 ) -> tuple[list[float], list[_Usage]]:
-    """Until everything is claimed: the largest memory in each quarter, and the CPU used up to the end of the first three."""
+    """Until all is claimed: the largest memory in each quarter, and the CPU used by the end of the first three."""
     sizes = [0.0] * 4
     usages: list[_Usage] = []
     pids = family(supervisor)

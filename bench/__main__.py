@@ -32,7 +32,9 @@ def main() -> int:
     results = Results("full" if arguments.full else "reduced")
     asyncio.run(_run(arguments.names or list(AXES), arguments.full, results))
     results.write(arguments.json)
-    print(f"\n{results.table()}\n\nwritten to {arguments.json}")
+    readable = arguments.json.with_suffix(".txt")
+    readable.write_text(results.table() + "\n")
+    print(f"\n{results.table()}\n\nwritten to {arguments.json} and {readable}")
     return 1 if results.missed else 0
 
 

@@ -102,11 +102,18 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
     shallow, shallow_analysed, *deeper = prepared
     for name in prepared:
         results.add("claim", f"{name}: median of {rounds}", "ms", [median(part) for part in _parts(times[name])])
-        results.add("claim", f"{name}: 95th percentile", "ms", [sorted(times[name])[rounds * 95 // 100]])
+        results.add("claim", f"{name}: 95th percentile", "ms", [_percentile(times[name])])
     for name in deeper:
         base = times[shallow_analysed if prepared[name][1] else shallow]
         ratios = [median(here) / median(there) for here, there in zip(_parts(times[name]), _parts(base), strict=True)]
         results.add("claim", f"{name} ÷ {SHALLOW:,}", "", ratios, at_most(1.5))
+        # The median does not see the rescans, one claim in ten or twenty.
+        slow = _percentile(times[name]) / _percentile(base)
+        results.add("claim", f"{name} ÷ {SHALLOW:,}: 95th percentile", "", [slow], at_most(3))
+
+
+def _percentile(times: list[float]) -> float:
+    return sorted(times)[len(times) * 95 // 100]
 
 
 async def _scene(

@@ -10,7 +10,7 @@ import asyncpg
 from holdfast import Holdfast
 
 from .app import NOTE, noop
-from .figures import Results, at_least
+from .figures import Results
 from .ground import Ground
 
 SINGLES = 50
@@ -47,7 +47,7 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
             results.add("enqueue", "one per commit", "jobs/s", singles)
             results.add("enqueue", "bare INSERT, one per commit", "rows/s", bares)
             ratios = [ours / theirs for ours, theirs in zip(singles, bares, strict=True)]
-            results.add("enqueue", "one per commit ÷ bare INSERT", "", ratios, at_least(0.9))
+            results.add("enqueue", "one per commit ÷ bare INSERT", "", ratios)
             for copy, name in ((False, "many, 1,000 a call"), (True, "COPY, 5,000 a call")):
                 size = 5_000 if copy else 1_000
 

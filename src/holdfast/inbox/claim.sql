@@ -6,7 +6,9 @@
 --          cancelled while an earlier attempt ran comes back with "cancelled" and is not to be run.
 -- Locks    the claimed rows, skipping locked ones. It waits only where Postgres itself does: two claims that reach a row
 --          in the moment in which a third commits lock that version in turn, for the length of a statement.
--- Index    idx_inbox_claim per lane, then the primary key. Sorts nothing.
+-- Index    idx_inbox_claim per lane, then the primary key; idx_inbox_suspect on a rescan. Sorts nothing.
+--          Suspects are asked for in order, not with "exists": never analysed, the planner answered that from
+--          idx_inbox_claim and walked the whole backlog (70 ms at 300,000 rows).
 with lane as (
     select l.queue, l.priority, l.floor_at, l.floor_seq, l.n
     from unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[])

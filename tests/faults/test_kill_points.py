@@ -49,8 +49,8 @@ POINTS = [
 
 def enqueue(fleet: Fleet, point: Point) -> UUID:
     if point.kind == "failing":
-        return fleet.inbox.enqueue("failing", times=1)
-    return fleet.inbox.enqueue(point.kind)
+        return fleet.inbox.enqueue("failing", times=1, idempotency_key="key-1")
+    return fleet.inbox.enqueue(point.kind, idempotency_key="key-1")
 
 
 def effects(fleet: Fleet, point: Point, job: UUID) -> int:
@@ -67,6 +67,7 @@ def test_a_worker_dies_here_and_its_supervisor_hands_the_work_on(fleet: Fleet, p
     fleet.inbox.wait(job)
     assert effects(fleet, point, job) == point.effects
     assert fleet.inbox.job(job)["attempts"] == point.attempts
+    assert enqueue(fleet, point) == job, "P6: the key still stands for the first job"
     fleet.inbox.check_promises()
 
 
@@ -88,6 +89,7 @@ def test_worker_and_supervisor_die_here_together_and_the_lease_runs_out(
     fleet.inbox.wait(job)
     assert effects(fleet, point, job) == point.effects
     assert fleet.inbox.job(job)["attempts"] == point.swept
+    assert enqueue(fleet, point) == job, "P6: the key still stands for the first job"
     fleet.inbox.check_promises()
 
 

@@ -45,12 +45,15 @@ class Inbox:
             self.rows("update holdfast.settings set value = to_jsonb(%s::float8) where name = %s", value, name)
         self.rows("create table if not exists effects (job uuid, attempt int)")
 
-    def enqueue(self, kind: str, *, max_attempts: int = 5, queue: str = "default", **arguments: Any) -> UUID:
+    def enqueue(
+        self, kind: str, *, max_attempts: int = 5, idempotency_key: str | None = None, **arguments: Any
+    ) -> UUID:
         id: UUID = self.one(
-            "select holdfast.enqueue(%s, %s::jsonb, queue => %s, max_attempts => %s)",
-            kind, json.dumps(arguments), queue, max_attempts,
+            "select holdfast.enqueue(%s, %s::jsonb, idempotency_key => %s, max_attempts => %s)",
+            kind, json.dumps(arguments), idempotency_key, max_attempts,
         )  # fmt: skip
-        self.enqueued.append(id)
+        if id not in self.enqueued:
+            self.enqueued.append(id)
         return id
 
     def enqueue_many(self, kind: str, count: int, **arguments: Any) -> list[UUID]:

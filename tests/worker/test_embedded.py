@@ -14,6 +14,8 @@ from tests.support.workers import Inbox
 from holdfast import Context, Holdfast, LeaseLost, SchemaError
 from holdfast.housekeeping.loop import Housekeeper
 from holdfast.ownership import members
+from holdfast.worker.embedded import EmbeddedWorker
+from holdfast.worker.settings import WorkerSettings
 
 FAST: dict[str, Any] = {"concurrency": 4, "lease": 1, "housekeeping": 0.2, "poll": 0.05}
 
@@ -107,7 +109,9 @@ async def test_a_handler_learns_that_its_lease_is_lost(hf: Holdfast, inbox: Inbo
     assert all(inbox.job(job)["lease_generation"] == 7 for job in jobs)
 
 
-async def test_an_idle_worker_polls_no_faster_than_it_was_told(hf: Holdfast, inbox: Inbox) -> None:
+async def test_an_idle_worker_polls_no_faster_than_it_was_told(
+    hf: Holdfast, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Requirement 18.
     @hf.task
     async def nothing() -> None:
@@ -120,7 +124,7 @@ async def test_an_idle_worker_polls_no_faster_than_it_was_told(hf: Holdfast, inb
             looks.append(time.monotonic())
             return await claim(limit)
 
-        worker.engine.claimer.claim = counted  # type: ignore[method-assign]
+        monkeypatch.setattr(worker.engine.claimer, "claim", counted)
         await until(lambda: len(looks) >= 30)
     assert looks[29] - looks[19] >= 10 * 0.2 * 0.75
 
@@ -150,8 +154,9 @@ async def test_a_heartbeat_under_way_does_not_call_a_worker_back_that_has_left(h
         pass
 
     for _ in range(5):
-        async with hf.worker(**FAST, heartbeat=0.001):
-            pass
+        worker = EmbeddedWorker(hf, WorkerSettings(lease=1, heartbeat=0.001))
+        await worker.start()
+        await worker.stop()
     assert set(inbox.workers().values()) == {"dead"}
 
 

@@ -1,0 +1,232 @@
+"""Each chore, and whose turn it is."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from tests.support.workers import Inbox
+
+from holdfast.db.database import Database
+from holdfast.housekeeping.chores import Chore, Done, Turn
+from holdfast.housekeeping.loop import Housekeeper
+
+AT_ONCE = 0.001
+"""An interval that has always passed."""
+
+
+@pytest.fixture
+def inbox(migrated_url: str) -> Inbox:
+    inbox = Inbox(migrated_url)
+    inbox.prepare()
+    return inbox
+
+
+@pytest.fixture
+async def house(inbox: Inbox) -> AsyncIterator[Housekeeper]:
+    house = Housekeeper(Database(inbox.url), AT_ONCE, grace=0)
+    yield house
+    house._drop()
+
+
+def put(inbox: Inbox, **columns: Any) -> UUID:
+    """A row as hand-written SQL might leave it."""
+    values = {"partition_key": "k", "partition_bucket": 1, "payload": '{"type": "t"}', **columns}
+    marks = ", ".join(["%s"] * len(values))
+    id: UUID = inbox.one(
+        f"insert into holdfast.inbox ({', '.join(values)}) values ({marks}) returning id", *values.values()
+    )
+    return id
+
+
+def claimed(inbox: Inbox, left: str = "-1 second", **columns: Any) -> UUID:
+    """A row in flight whose lease has so much left."""
+    id = put(
+        inbox,
+        status="processing",
+        claimed_by="gone",
+        claimed_at="now",
+        lease_generation=4,
+        **{"attempts": 2, **columns},
+    )
+    inbox.rows("update holdfast.inbox set lease_expires_at = now() + %s::interval where id = %s", left, id)
+    return id
+
+
+async def test_an_expired_lease_makes_a_row_pending_again(inbox: Inbox, house: Housekeeper) -> None:
+    # Requirement 22.
+    id = claimed(inbox)
+    assert (await house.round())["sweep"] == 1
+    row = inbox.job(id)
+    assert (row["status"], row["attempts"], row["lease_generation"]) == ("pending", 2, 4)
+    assert row["claimed_by"] is row["claimed_at"] is row["lease_expires_at"] is None
+    assert inbox.one("select available_at > created_at from holdfast.inbox")
+    assert row["errors"][0]["worker"] == "gone"
+
+
+async def test_an_expired_lease_of_the_last_attempt_is_a_dead_letter_with_a_reason(
+    inbox: Inbox, house: Housekeeper
+) -> None:
+    # Requirement 23.
+    id = claimed(inbox, attempts=5)
+    await house.round()
+    row = inbox.job(id)
+    assert row["status"] == "dead_letter"
+    assert row["claimed_by"] is row["claimed_at"] is row["lease_expires_at"] is None
+    assert "LeaseExpired" in row["last_error"]
+    assert inbox.one("select count(*) from holdfast.dead_letter where dead_at is not null") == 1
+
+
+async def test_a_valid_lease_is_never_touched(inbox: Inbox, house: Housekeeper) -> None:
+    # Requirement 25.
+    id = claimed(inbox, left="1 minute", attempts=5)
+    before = inbox.job(id)
+    assert (await house.round())["sweep"] == 0
+    assert inbox.job(id) == before
+
+
+async def test_two_sweeps_at_the_same_moment_are_as_one(inbox: Inbox) -> None:
+    # Requirement 26.
+    ids = [claimed(inbox) for _ in range(50)]
+    houses = [Housekeeper(Database(inbox.url), AT_ONCE, grace=0) for _ in range(4)]
+    did = await asyncio.gather(*(house.round() for house in houses))
+    assert sum(result.get("sweep", 0) for result in did) == 50
+    assert all(len(inbox.job(id)["errors"]) == 1 for id in ids)
+    for house in houses:
+        house._drop()
+
+
+async def test_a_locked_row_is_passed_over_and_met_again(inbox: Inbox, house: Housekeeper) -> None:
+    # Its owner is writing about it: the sweep neither waits nor takes it.
+    free, locked = claimed(inbox), claimed(inbox)
+    async with await psycopg.AsyncConnection.connect(inbox.url) as owner:
+        await owner.execute("select from holdfast.inbox where id = %s for update", [locked])
+        assert (await house.round())["sweep"] == 1
+        assert inbox.status(free) == "pending"
+        assert inbox.status(locked) == "processing"
+    assert (await house.round())["sweep"] == 1
+    assert inbox.status(locked) == "pending"
+
+
+async def test_one_run_per_interval_across_three_workers(inbox: Inbox) -> None:
+    # Requirement 73.
+    runs = 0
+
+    async def count(turn: Turn) -> Done:
+        nonlocal runs
+        runs += 1
+        return Done(0)
+
+    houses = [Housekeeper(Database(inbox.url), 3600, 0, [Chore("counted", 0, count)]) for _ in range(3)]
+
+    async def all_try() -> None:
+        for _ in range(10):
+            await asyncio.gather(*(house.round() for house in houses))
+
+    await all_try()
+    assert runs == 1
+    inbox.rows("update holdfast.chores set ran_at = ran_at - interval '1 hour' where name = 'counted'")
+    await all_try()
+    assert runs == 2
+    for house in houses:
+        house._drop()
+
+
+async def test_no_sweep_soon_after_a_connect_or_a_server_start(inbox: Inbox) -> None:
+    # After an outage every lease is out while the work still runs: its keepers come first.
+    id = claimed(inbox)
+    house = Housekeeper(Database(inbox.url), AT_ONCE, grace=3600)
+    assert "sweep" not in await house.round()
+    house._connected_at -= 7200  # connected long ago, to a server that started just now
+    assert "sweep" not in await house.round()
+    assert inbox.status(id) == "processing"
+    house._grace = 0
+    assert (await house.round())["sweep"] == 1
+    house._drop()
+
+
+async def test_a_failing_chore_does_not_keep_the_others_from_theirs(inbox: Inbox) -> None:
+    async def fail(turn: Turn) -> Done:
+        await turn.connection.execute("select 1 / 0")
+        return Done(0)
+
+    async def work(turn: Turn) -> Done:
+        return Done(7)
+
+    house = Housekeeper(Database(inbox.url), AT_ONCE, 0, [Chore("fails", 0, fail), Chore("works", 0, work)])
+    assert await house.round() == {"works": 7}
+    assert inbox.one("select count(*) from pg_locks where locktype = 'advisory'") == 0
+    house._drop()
+
+
+async def test_rows_completed_by_hand_are_archived(inbox: Inbox, house: Housekeeper) -> None:
+    inbox.one("select holdfast.enqueue('t', idempotency_key => 'key-1')")
+    id = inbox.one("update holdfast.inbox set status = 'completed', completed_at = now(), attempts = 1 returning id")
+    assert (await house.round())["archive"] == 1
+    assert inbox.one("select count(*) from holdfast.inbox") == 0
+    assert inbox.job(id)["status"] == "completed"
+    assert inbox.one("select expires_at > now() from holdfast.dedupe where key = 'key-1'"), "its key is remembered"
+
+
+async def test_dead_letters_buried_by_hand_are_mended(inbox: Inbox, house: Housekeeper) -> None:
+    id = claimed(inbox, attempts=5)
+    inbox.rows("update holdfast.inbox set status = 'dead_letter'")  # the series' bury: claimant and lease stay
+    exhausted = put(inbox, attempts=5)
+    assert (await house.round())["bury"] == 2
+    row = inbox.job(id)
+    assert row["claimed_by"] is row["lease_expires_at"] is None
+    assert "gone" in row["last_error"]
+    assert inbox.status(exhausted) == "dead_letter"
+    assert inbox.one("select count(*) from holdfast.inbox where dead_at is null") == 0
+
+
+async def test_silent_workers_are_called_dead_and_long_dead_ones_forgotten(inbox: Inbox, house: Housekeeper) -> None:
+    for name, status, silent in (
+        ("quiet", "alive", "2 minutes"), ("stuck", "draining", "2 minutes"), ("lively", "alive", "10 seconds"),
+        ("buried", "dead", "2 days"),
+    ):  # fmt: skip
+        inbox.rows("insert into holdfast.workers values (%s, %s, now() - %s::interval)", name, status, silent)
+    assert (await house.round())["members"] == 2
+    assert inbox.workers() == {"quiet": "dead", "stuck": "dead", "lively": "alive"}
+
+
+async def test_partitions_are_made_ahead_and_dropped_by_retention(inbox: Inbox, house: Housekeeper) -> None:
+    today = inbox.one("select to_char(now() at time zone 'UTC', 'YYYYMMDD')")
+    ahead = inbox.one("select to_char(now() at time zone 'UTC' + interval '7 days', 'YYYYMMDD')")
+    inbox.rows(f"drop table holdfast.archive_{ahead}")
+    inbox.rows(
+        "create table holdfast.archive_20200101 partition of holdfast.archive"
+        " for values from ('2020-01-01Z') to ('2020-01-02Z')"
+    )
+    did = await house.round()
+    assert (did["partitions"], did["retention"]) == (1, 1)
+    tables = {row["relname"] for row in inbox.rows("select relname from pg_class where relname ~ '^archive_\\d+$'")}
+    assert {f"archive_{today}", f"archive_{ahead}"} <= tables
+    assert "archive_20200101" not in tables
+
+
+async def test_retention_gives_way_to_a_reader_and_comes_back(inbox: Inbox, house: Housekeeper) -> None:
+    inbox.rows(
+        "create table holdfast.archive_20200101 partition of holdfast.archive"
+        " for values from ('2020-01-01Z') to ('2020-01-02Z')"
+    )
+    async with await psycopg.AsyncConnection.connect(inbox.url) as reader:
+        await reader.execute("select count(*) from holdfast.archive")  # and stays in its transaction
+        did = await house.round()
+        assert "retention" not in did
+        assert "forget" in did, "the next chore had its turn"
+    assert (await house.round())["retention"] == 1
+
+
+async def test_keys_and_markers_past_their_horizon_are_forgotten(inbox: Inbox, house: Housekeeper) -> None:
+    for key, expires in (("old", "'-1 second'"), ("young", "'1 hour'"), ("live", "null")):
+        inbox.rows(
+            f"insert into holdfast.dedupe values (%s, gen_random_uuid(), 't', '', now() + {expires}::interval)", key
+        )
+    for key, done in (("old", "'-31 days'"), ("young", "'-1 day'"), ("inside", "null")):
+        inbox.rows(f"insert into holdfast.once values (%s, gen_random_uuid(), 1, now(), now() + {done}::interval)", key)
+    assert (await house.round())["forget"] == 2
+    assert {row["key"] for row in inbox.rows("select key from holdfast.dedupe")} == {"young", "live"}
+    assert {row["key"] for row in inbox.rows("select key from holdfast.once")} == {"young", "inside"}

@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ARGS ?=
 TESTARGS ?=
+FULL ?=
 
 .PHONY: help demo test lint format bench pins clean
 .DEFAULT_GOAL := help
@@ -22,7 +23,7 @@ help:
 	@echo 'make test    lint, then all tests                        TESTARGS="-k claim"'
 	@echo 'make lint    ruff, mypy --strict, import-linter'
 	@echo 'make format  let ruff put the source in order'
-	@echo 'make bench   run the benchmarks                          ARGS="..."'
+	@echo 'make bench   run the benchmarks                          ARGS="drain pinned", FULL=1 for full sizes'
 	@echo 'make pins    renew requirements/*.txt (needs uv)'
 	@echo 'make clean   remove .venv and all caches'
 	@echo
@@ -51,7 +52,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev
-	@$(BIN)/python -m bench $(ARGS)
+	@$(BIN)/python -m bench $(if $(FULL),--full) $(ARGS)
 
 # The two sets agree with each other: the smaller one is compiled within the larger.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

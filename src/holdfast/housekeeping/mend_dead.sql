@@ -1,12 +1,13 @@
 -- Finish dead letters that hand-written SQL left with claimant and lease in place.
 -- Takes    $1 batch.
 -- Returns  the ids.
--- Index    idx_inbox_dead, its null end.
+-- Index    idx_inbox_dead, its null end. "order by dead_at" sorts nothing, all are null: without it the planner does not
+--          see that the index gives the order of id, and walks the whole primary key.
 with rough as materialized (
     select i.id
     from holdfast.inbox i
     where i.status = 'dead_letter' and i.dead_at is null
-    order by i.id
+    order by i.dead_at, i.id
     limit $1
     for update skip locked
 )

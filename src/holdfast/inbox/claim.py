@@ -87,7 +87,8 @@ class Claimer:
             again = self._move_floor(rows, full=len(claims) >= limit, rescan=rescan, elapsed=elapsed)
         if rescan:
             self.rescans += 1
-        if again:
+        if again or not claims:
+            # With nothing to do every look is a rescan: what commits just behind the last one is not kept waiting.
             self._rescan_at = 0.0
         elif rescan:
             pause = min(max((self._answered_at - began) * 20, RESCAN_MIN), RESCAN_MAX)

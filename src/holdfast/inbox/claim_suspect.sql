@@ -11,10 +11,7 @@ with due as materialized (
       and i.available_at <= holdfast.clock()
       and i.queue = any ($1::text[])
       and not exists (select from holdfast.queues q where q.name = i.queue and q.paused_at is not null)
-      and i.kind = any ($2::text[])
-      and case when $3::jsonb ? i.kind
-               then i.payload_version between ($3::jsonb -> i.kind ->> 0)::int and ($3::jsonb -> i.kind ->> 1)::int
-               else i.payload_version = 1 end
+      and holdfast.knows($2::text[], $3::jsonb, i.kind, i.payload_version)
       and i.attempts < i.max_attempts
     order by i.available_at, i.seq
     limit 1

@@ -20,10 +20,7 @@ with chunk as materialized (
 runnable as (
     select c.available_at, c.seq
     from chunk c
-    where c.kind = any ($8::text[])
-      and case when $9::jsonb ? c.kind
-               then c.payload_version between ($9::jsonb -> c.kind ->> 0)::int and ($9::jsonb -> c.kind ->> 1)::int
-               else c.payload_version = 1 end
+    where holdfast.knows($8::text[], $9::jsonb, c.kind, c.payload_version)
       and c.crashes = 0
       and c.attempts < c.max_attempts
       and not c.owned

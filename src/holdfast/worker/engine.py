@@ -45,7 +45,8 @@ log = logging.getLogger("holdfast.worker")
 AHEAD = 0.25
 STALE = 2.0
 WATCH_EVERY = 0.05
-YIELD_EVERY = 0.001
+TURN = 0.001
+"""Seconds that the hands take at a time, all together, before the event loop goes round."""
 SOLO_WAIT = 10.0
 """Seconds that a worker waits for its other jobs to finish before it runs a suspect alone."""
 SOLO_ALONE = 10.0
@@ -82,6 +83,8 @@ class Engine:
         self._ready_since = 0.0
         self._running: dict[int, Running] = {}
         self._idle: deque[asyncio.Future[None]] = deque()
+        self._turn_ends = 0.0
+        self._turn_ended = False
         self._demand = asyncio.Event()
         self._handler_time = AHEAD
         self._draining = asyncio.Event()
@@ -269,6 +272,7 @@ class Engine:
             claim.slot = hold(claim.id, claim.generation, at)
         self.tally.claimed += len(claims)
         self._ready.extend(claims)
+        self._begin_turn()
         for _ in range(min(len(claims), len(self._idle))):
             future = self._idle.popleft()
             if not future.done():
@@ -338,25 +342,36 @@ class Engine:
     async def _hand(self) -> None:
         task = asyncio.current_task()
         assert task is not None
-        yielded = time.perf_counter()
         while True:
             if not self._ready or self._draining.is_set() or self._completer.backlog >= UNWRITTEN:
-                yielded = await self._rest(yielded)
-                continue
-            await self._run(self._ready.popleft(), task)
-            if time.perf_counter() - yielded > YIELD_EVERY:
-                await asyncio.sleep(0)
-                yielded = time.perf_counter()
+                await self._rest()
+            elif time.perf_counter() > self._turn_ends:
+                await self._end_turn()
+            else:
+                await self._run(self._ready.popleft(), task)
 
-    async def _rest(self, yielded: float) -> float:
+    async def _rest(self) -> None:
         if self._ready and not self._draining.is_set():  # too much is unwritten: let the completer have its turn
             await asyncio.sleep(0.001)
-            return time.perf_counter()
+            return
         self._demand.set()
         future = asyncio.get_running_loop().create_future()
         self._idle.append(future)
         await future
-        return time.perf_counter()
+
+    async def _end_turn(self) -> None:
+        """Handlers that never wait must not keep the claim loop and the completer from running beside them.
+
+        One turn for all hands together: were it one each, they would run one after the other until nothing is ready.
+        """
+        if not self._turn_ended:
+            self._turn_ended = True
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        await asyncio.sleep(0)
+
+    def _begin_turn(self) -> None:
+        self._turn_ended = False
+        self._turn_ends = time.perf_counter() + TURN
 
     async def _run(self, claim: Claim, hand: asyncio.Task[None]) -> None:
         if self.ledger.signal_of(claim.slot) == marks.LOST or self.ledger.expired(claim.slot, self.settings.lease):

@@ -24,7 +24,7 @@ class WorkerSettings:
     """Seconds between two rounds of the chores, across all workers."""
     poll_min: float = 0.005
     poll_max: float = 1.0
-    prefetch: int = 500
+    prefetch: int = 1000
     """Most rows held beyond the running ones."""
     batch: int = 500
     """Most rows per claim or completion."""

@@ -41,6 +41,17 @@ create function holdfast.bucket(key text) returns int
     language sql immutable strict parallel safe
     as $$ select (get_byte(sha256(convert_to(key, 'UTF8')), 0) << 2) | (get_byte(sha256(convert_to(key, 'UTF8')), 1) >> 6) $$;
 
+-- Can a worker run this kind in this payload version? It sends the kinds that it knows, and {kind: [oldest, newest]}
+-- for those that know more than version 1. Inlined into the claim.
+create function holdfast.knows(kinds text[], versions jsonb, kind text, version int) returns boolean
+    language sql immutable parallel safe
+    as $$
+        select kind = any (kinds)
+           and case when versions ? kind
+                    then version between (versions -> kind ->> 0)::int and (versions -> kind ->> 1)::int
+                    else version = 1 end
+    $$;
+
 -- ---------------------------------------------------------------------------------------------------------------
 -- Settings of this installation
 

@@ -1,0 +1,151 @@
+"""Drain a filled queue with a real worker, watch it do so, and prove that every job ran once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import asyncpg
+
+from .ground import Ground
+from .processes import cpu, family, memory, worker
+
+LOOK_EVERY = 0.02
+PATIENCE = 600.0
+
+_TIMES = """
+    select n, extract(epoch from at)::float8
+    from (
+        select 0 as n, min(claimed_at) as at from holdfast.archive
+        union all
+        select row_number() over (order by finished_at), finished_at from holdfast.archive
+    ) as times
+    where n % $1 = 0
+    order by n
+"""
+
+_COUNTS = """
+    select count(*)::int, count(distinct id)::int,
+           count(*) filter (where status = 'completed' and attempts = 1 and lease_generation = 1)::int,
+           (select count(*) from holdfast.inbox)::int
+    from holdfast.archive
+"""
+
+
+class NotExactlyOnce(Exception):
+    """The count after a drain is not what was enqueued."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    jobs: int
+    seconds: float
+    """From the first claim to the last completion, by the server's clock."""
+    quarters: Sequence[float]
+    """Jobs per second of each."""
+    memory: Sequence[float]
+    """Megabytes of supervisor and worker, largest of each quarter."""
+    worker_cpu: float
+    server_cpu: float | None
+    """None on a server that is not ours to look at."""
+    cpu_quarters: Sequence[float]
+    """Seconds of CPU, worker and server, in each: what remains comparable on a busy machine."""
+    wal: int
+
+    @property
+    def rate(self) -> float:
+        return self.jobs / self.seconds
+
+
+async def drain(ground: Ground, url: str, watch: asyncpg.Connection, jobs: int, *options: str) -> Drained:
+    """Start `holdfast worker` and wait until `jobs` jobs, which stand ready, have ended."""
+    wal = await watch.fetchval("select pg_current_wal_insert_lsn()")
+    with worker(url, *options) as supervisor:
+        await _until(lambda: _claimed(watch), 1)
+        began = _Usage.now(ground, supervisor)
+        sizes, usages = await _watch(ground, watch, supervisor, jobs)
+        await until_archived(watch, jobs)
+        ended = _Usage.now(ground, supervisor)
+        written = await watch.fetchval("select pg_current_wal_insert_lsn() - $1::pg_lsn", wal)
+    await _check(watch, jobs)
+    marks = [row[1] for row in await watch.fetch(_TIMES, jobs // 4)]
+    return Drained(
+        jobs=jobs,
+        seconds=marks[4] - marks[0],
+        quarters=[jobs / 4 / (later - earlier) for earlier, later in pairwise(marks)],
+        memory=sizes,
+        worker_cpu=ended.worker - began.worker,
+        server_cpu=ended.server - began.server if ground.postmaster else None,
+        cpu_quarters=[later.both - earlier.both for earlier, later in pairwise([began, *usages, ended])],
+        wal=int(written),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """Seconds of CPU so far."""
+
+    worker: float
+    server: float
+
+    @classmethod
+    def now(cls, ground: Ground, supervisor: int) -> _Usage:
+        return cls(cpu(supervisor), cpu(ground.postmaster) if ground.postmaster else 0.0)
+
+    @property
+    def both(self) -> float:
+        return self.worker + self.server
+
+
+async def until_archived(watch: asyncpg.Connection, jobs: int) -> None:
+    """Wait until so many jobs have ended."""
+
+    async def archived() -> int:
+        return int(await watch.fetchval("select count(*) from holdfast.archive"))
+
+    await _until(archived, jobs)
+
+
+async def _until(ask: Callable[[], Awaitable[int]], number: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while (reached := await ask()) < number:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{reached} of {number} after {PATIENCE:.0f} s")
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def _claimed(watch: asyncpg.Connection) -> int:
+    """How many claims there were. The sequence tells it at no cost, however many rows there are."""
+    return int(await watch.fetchval("select case when is_called then last_value else 0 end from holdfast.fence"))
+
+
+async def _watch(
+    ground: Ground, watch: asyncpg.Connection, supervisor: int, jobs: int
+) -> tuple[list[float], list[_Usage]]:
+    """Until all is claimed: the largest memory in each quarter, and the CPU used by the end of the first three."""
+    sizes = [0.0] * 4
+    usages: list[_Usage] = []
+    pids = family(supervisor)
+
+    async def look() -> int:
+        claimed = await _claimed(watch)
+        quarter = min(claimed * 4 // jobs, 3)
+        while len(usages) < quarter:
+            usages.append(_Usage.now(ground, supervisor))
+        sizes[quarter] = max(sizes[quarter], memory(pids))
+        return claimed
+
+    await _until(look, jobs)
+    return sizes, usages
+
+
+async def _check(watch: asyncpg.Connection, jobs: int) -> None:
+    rows, ids, clean, left = (await watch.fetch(_COUNTS))[0]
+    if (rows, ids, clean, left) != (jobs, jobs, jobs, 0):
+        raise NotExactlyOnce(
+            f"{jobs} jobs were enqueued; the archive has {rows} rows of {ids} jobs, {clean} completed at the first "
+            f"attempt; {left} are left"
+        )

@@ -1,0 +1,69 @@
+"""A real `holdfast worker`, and what the kernel says about processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
+
+
+def family(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    parents: dict[int, list[int]] = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit() and (stat := _stat(int(entry.name))):
+            parents.setdefault(int(stat[1]), []).append(int(entry.name))
+    found = [pid]
+    for member in found:
+        found.extend(parents.get(member, []))
+    return found
+
+
+def memory(pids: list[int]) -> float:
+    """Resident megabytes of these processes together; pages that they share count for each."""
+    total = 0
+    for pid in pids:
+        try:
+            total += int((_PROC / str(pid) / "statm").read_text().split()[1])
+        except (OSError, IndexError):
+            continue
+    return total * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def cpu(pid: int) -> float:
+    """Seconds of CPU that a process, its descendants and those that it has outlived have used."""
+    ticks = 0
+    for member in family(pid):
+        if stat := _stat(member):
+            ticks += sum(int(field) for field in stat[11:15])
+    return ticks / _TICKS
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+@contextmanager
+def worker(url: str, *options: str) -> Iterator[int]:
+    """`holdfast worker` with the benchmarks' application, in processes of its own; the supervisor's pid."""
+    command = [sys.executable, "-m", "holdfast.cli", "worker", "bench.app:hf", "--log-level", "WARNING", *options]
+    environment = {**os.environ, "HOLDFAST_DATABASE_URL": url}
+    with subprocess.Popen(command, cwd=Path(__file__).parent.parent, env=environment) as process:
+        try:
+            yield process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()

@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ARGS ?=
 TESTARGS ?=
+JOBS ?= 3
 FULL ?=
 
 .PHONY: help demo test lint format bench pins clean
@@ -21,6 +22,7 @@ FULL ?=
 help:
 	@echo 'make demo    run the system on an embedded Postgres      ARGS="--seconds 20 --json"'
 	@echo 'make test    lint, then all tests                        TESTARGS="-k claim"'
+	@echo '             on several servers at a time                JOBS=3'
 	@echo 'make lint    ruff, mypy --strict, import-linter'
 	@echo 'make format  let ruff put the source in order'
 	@echo 'make bench   run the benchmarks                          ARGS="drain pinned", FULL=1 for full sizes'
@@ -35,10 +37,11 @@ help:
 demo: $(VENV)/.runtime
 	@$(BIN)/holdfast demo $(ARGS)
 
+# The tests wait for commits and leases more than they compute, so several run at a time, each on a server of its own.
 test: lint
-	$(BIN)/python -m pytest $(TESTARGS)
+	$(BIN)/python -m pytest -n $(JOBS) $(TESTARGS)
 ifneq ($(HOLDFAST_TEST_OLD_POSTGRES),)
-	HOLDFAST_TEST_POSTGRES=old $(BIN)/python -m pytest -m "not slow" $(TESTARGS)
+	HOLDFAST_TEST_POSTGRES=old $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(TESTARGS)
 endif
 
 lint: $(VENV)/.dev

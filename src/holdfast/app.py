@@ -16,6 +16,7 @@ from .db import callers
 from .db.database import REFUSALS, Connection, Database, resolve_url
 from .db.link import backoff, translate
 from .db.portal import Portal
+from .definitions import Upcast, define
 from .errors import ConfigurationError, Contended, InvalidInput, NotFound, SchemaError, Unreachable
 from .inbox import enqueue
 from .inbox.enqueue import Order
@@ -23,7 +24,7 @@ from .model.durations import Duration, seconds
 from .model.job import Job
 from .model.limits import DEFAULT_LIMITS, Limits, check_name, check_schema
 from .schema import migrate
-from .tasks import Maker, Task, Upcast, define
+from .tasks import Maker, Task
 from .worker.settings import WorkerSettings
 
 if TYPE_CHECKING:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 from uuid import UUID
 
 import msgspec
 
-from .context import Context, Handler, TxContext
 from .db.callers import AsyncConnection
-from .errors import ConfigurationError, InvalidInput, InvalidPayload
+from .definitions import Definition, bind
+from .errors import InvalidInput, InvalidPayload
 from .inbox import enqueue
 from .inbox.enqueue import Order, Terms
 from .model import payload as payloads
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,131 +42,6 @@ class Options:
     idempotency_key: str | None = None
     id: UUID | None = None
     headers: Mapping[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """A task as the worker sees it."""
-
-    kind: str
-    function: Handler
-    queue: str
-    max_attempts: int
-    priority: int
-    timeout: float
-    version: int
-    wants_context: bool
-    wants_tx: bool
-    is_async: bool
-    arguments: type[msgspec.Struct]
-    upcasts: dict[int, Upcast] = field(default_factory=dict)
-
-    @property
-    def oldest(self) -> int:
-        """The oldest payload version that can still be brought up to date."""
-        version = self.version
-        while version - 1 in self.upcasts:
-            version -= 1
-        return version
-
-    def decode(self, payload: str, version: int) -> dict[str, Any]:
-        """The arguments of a stored payload, brought up to this version and checked against the types."""
-        try:
-            if version < self.version:
-                plain = msgspec.json.decode(payload)
-                for step in range(version, self.version):
-                    plain = {"type": self.kind, **self.upcasts[step]({k: v for k, v in plain.items() if k != "type"})}
-                decoded = msgspec.convert(plain, self.arguments, dec_hook=_from_plain)
-            else:
-                decoded = msgspec.json.decode(payload, type=self.arguments, dec_hook=_from_plain)
-        except msgspec.ValidationError as error:
-            raise InvalidPayload("payload", f"does not fit {self.kind}: {error}") from None
-        return {name: getattr(decoded, name) for name in self.arguments.__struct_fields__ if name != "type_"}
-
-
-def define(
-    function: Handler,
-    *,
-    name: str | None,
-    queue: str,
-    max_attempts: int,
-    priority: int,
-    timeout: Duration,
-    version: int,
-) -> Definition:
-    """Read a handler's signature; refuse what cannot be stored or called later."""
-    kind = check_name("name", name or function.__name__)
-    if kind == "<lambda>" or "<locals>" in kind:
-        raise ConfigurationError("name: a task needs a stable name; pass name='…'")
-    parameters = list(inspect.signature(function).parameters.values())
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-    except NameError as error:
-        raise ConfigurationError(
-            f"{kind}: its annotations are read when it is registered, and {error}; "
-            "import that name at run time, not only under TYPE_CHECKING"
-        ) from None
-    context = _context_of(parameters[0], hints) if parameters else None
-    is_async = inspect.iscoroutinefunction(function)
-    wants_tx = context is not None and issubclass(context, TxContext)
-    if wants_tx and not is_async:
-        raise ConfigurationError(f"{kind}: a handler that takes TxContext must be async")
-    return Definition(
-        kind=kind,
-        function=function,
-        queue=check_name("queue", queue),
-        max_attempts=check_int("max_attempts", max_attempts, 1, 2**31 - 1),
-        priority=check_int("priority", priority, PRIORITIES[0], PRIORITIES[-1]),
-        timeout=_positive("timeout", timeout),
-        version=check_int("version", version, 1, 2**31 - 1),
-        wants_context=context is not None,
-        wants_tx=wants_tx,
-        is_async=is_async,
-        arguments=_arguments_type(kind, parameters[1:] if context else parameters, hints),
-    )
-
-
-def _positive(field: str, duration: Duration) -> float:
-    if (number := seconds(duration, field)) == 0:
-        raise InvalidInput(field, f"expected a duration above zero, got {duration!r}")
-    return number
-
-
-def _context_of(parameter: inspect.Parameter, hints: dict[str, Any]) -> type[Context] | None:
-    hint = hints.get(parameter.name)
-    return hint if isinstance(hint, type) and issubclass(hint, Context) else None
-
-
-def _arguments_type(kind: str, parameters: Sequence[inspect.Parameter], hints: dict[str, Any]) -> type[msgspec.Struct]:
-    fields: list[Any] = [("type_", str, msgspec.field(default="", name="type"))]
-    for parameter in parameters:
-        if parameter.name in ("type", "type_"):
-            raise ConfigurationError(
-                f"{kind}: a parameter cannot be named {parameter.name!r}; that name carries the kind"
-            )
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ConfigurationError(f"{kind}: expected named parameters only, got {parameter}")
-        hint = hints.get(parameter.name, Any)
-        if parameter.default is parameter.empty:
-            fields.append((parameter.name, hint))
-        else:
-            fields.append((parameter.name, hint, msgspec.field(default_factory=partial(_same, parameter.default))))
-    try:
-        struct = msgspec.defstruct(f"{kind} arguments", fields, kw_only=True, forbid_unknown_fields=True)
-        msgspec.json.Decoder(struct, dec_hook=_from_plain)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"{kind}: its parameters cannot be stored as JSON: {error}") from None
-    return struct
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _from_plain(kind: type, value: Any) -> Any:
-    if hasattr(kind, "model_validate"):
-        return kind.model_validate(value)
-    raise NotImplementedError(f"a {kind.__name__} cannot be read from JSON")
 
 
 class Task(Generic[P, R]):
@@ -267,26 +138,6 @@ class OnOptions(typing.TypedDict, total=False):
 OPTION_NAMES = tuple(Options.__dataclass_fields__)
 
 
-def bind(definition: Definition, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by name; refuses unknown and missing ones."""
-    names = [name for name in definition.arguments.__struct_fields__ if name != "type_"]
-    if len(arguments) > len(names):
-        raise InvalidPayload("arguments", f"{definition.kind} takes {len(names)}, got {len(arguments)}")
-    bound = dict(zip(names, arguments, strict=False))
-    for name, value in keywords.items():
-        if name not in names:
-            raise InvalidPayload(
-                str(name), f"is not an argument of {definition.kind}; it takes {', '.join(names) or 'none'}"
-            )
-        if name in bound:
-            raise InvalidPayload(name, "was given twice")
-        bound[name] = value
-    for entry in msgspec.structs.fields(definition.arguments):
-        if entry.required and entry.name not in bound:
-            raise InvalidPayload(entry.name, f"is missing; {definition.kind} needs it")
-    return bound
-
-
 class Maker:
     """Turns arguments into orders: everything is checked before anything is sent."""
 
@@ -319,7 +170,7 @@ class Maker:
         options = self.options
         text = payloads.encode(self.definition.kind, arguments, self.limits)
         try:
-            msgspec.json.decode(text, type=self.definition.arguments, dec_hook=_from_plain)
+            self.definition.decoder.decode(text)
         except msgspec.ValidationError as error:
             message, _, path = str(error).partition(" - at `$.")
             raise InvalidPayload(path.rstrip("`") or "payload", message) from None

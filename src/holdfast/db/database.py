@@ -86,7 +86,7 @@ def resolve_url(url: str | None = None) -> str | None:
     scheme, separator, rest = found.partition("://")
     if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
         # What came is not quoted: it may hold a password.
-        raise ConfigurationError("the database URL: expected postgresql://user@host:port/name, got something else")
+        raise ConfigurationError("the database URL: expected postgresql://user@host/name, got something else")
     address = f"postgresql://{rest}"
     _check_address(address)
     return address

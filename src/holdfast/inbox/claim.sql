@@ -72,7 +72,7 @@ select holdfast.clock() as at,
            select a.backend_xid::text::bigint
            from pg_stat_get_activity(null) a
            where a.backend_xid is not null
-             and a.datid = (select d.oid from pg_database d where d.datname = current_database())
+             and a.datid = (select own.datid from pg_stat_get_activity(pg_backend_pid()) own)
              and a.pid <> pg_backend_pid()
        ) || array(select x.transaction::text::bigint from pg_prepared_xacts x where x.database = current_database())
        end as running,

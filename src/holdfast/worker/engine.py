@@ -250,11 +250,11 @@ class Engine:
             log.warning("claim: %s; trying again", error)
 
     async def _claim(self, want: int) -> int:
-        at = marks.now()
         if self._suspects and time.monotonic() >= self._solo_at and await self._run_suspect():
             return 1
         if self._draining.is_set():
             return 0
+        at = marks.now()
         batch = await self.claimer.claim(want)
         if batch.suspects is not None:
             self._suspects = batch.suspects

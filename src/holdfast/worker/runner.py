@@ -14,13 +14,13 @@ import asyncpg
 
 from ..context import Context, TxContext
 from ..db.database import PLANNER, Connection, Database
+from ..definitions import Definition
 from ..errors import Cancelled, InvalidPayload, LeaseLost, Timeout
 from ..inbox import ending, once
 from ..model import payload
 from ..model.job import Claim
 from ..model.outcome import Abandoned, Failed, Lost, Outcome, Released, Snoozed, failure, outcome_of
 from ..probes import probe
-from ..tasks import Definition
 from .tally import Tally
 
 log = logging.getLogger("holdfast.worker")

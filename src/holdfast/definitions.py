@@ -1,0 +1,171 @@
+"""What a task is: its name, its handler, its terms, and the arguments that it takes."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from .context import Context, Handler, TxContext
+from .errors import ConfigurationError, InvalidInput, InvalidPayload
+from .model.durations import Duration, seconds
+from .model.limits import PRIORITIES, check_int, check_name
+
+Upcast = Callable[[dict[str, Any]], dict[str, Any]]
+"""Makes a payload of one version into one of the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A task as the worker sees it."""
+
+    kind: str
+    function: Handler
+    queue: str
+    max_attempts: int
+    priority: int
+    timeout: float
+    version: int
+    wants_context: bool
+    wants_tx: bool
+    is_async: bool
+    arguments: type[msgspec.Struct]
+    names: tuple[str, ...]
+    """Of its arguments."""
+    decoder: msgspec.json.Decoder[msgspec.Struct]
+    upcasts: dict[int, Upcast] = field(default_factory=dict)
+
+    @property
+    def oldest(self) -> int:
+        """The oldest payload version that can still be brought up to date."""
+        version = self.version
+        while version - 1 in self.upcasts:
+            version -= 1
+        return version
+
+    def decode(self, payload: str, version: int) -> dict[str, Any]:
+        """The arguments of a stored payload, brought up to this version and checked against the types."""
+        try:
+            if version < self.version:
+                plain = msgspec.json.decode(payload)
+                for step in range(version, self.version):
+                    plain = {"type": self.kind, **self.upcasts[step]({k: v for k, v in plain.items() if k != "type"})}
+                decoded = msgspec.convert(plain, self.arguments, dec_hook=_from_plain)
+            else:
+                decoded = self.decoder.decode(payload)
+        except msgspec.ValidationError as error:
+            raise InvalidPayload("payload", f"does not fit {self.kind}: {error}") from None
+        return {name: getattr(decoded, name) for name in self.names}
+
+
+def define(
+    function: Handler,
+    *,
+    name: str | None,
+    queue: str,
+    max_attempts: int,
+    priority: int,
+    timeout: Duration,
+    version: int,
+) -> Definition:
+    """Read a handler's signature; refuse what cannot be stored or called later."""
+    kind = check_name("name", name or function.__name__)
+    if kind == "<lambda>" or "<locals>" in kind:
+        raise ConfigurationError("name: a task needs a stable name; pass name='…'")
+    parameters = list(inspect.signature(function).parameters.values())
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ConfigurationError(
+            f"{kind}: its annotations are read when it is registered, and {error}; "
+            "import that name at run time, not only under TYPE_CHECKING"
+        ) from None
+    context = _context_of(parameters[0], hints) if parameters else None
+    is_async = inspect.iscoroutinefunction(function)
+    wants_tx = context is not None and issubclass(context, TxContext)
+    if wants_tx and not is_async:
+        raise ConfigurationError(f"{kind}: a handler that takes TxContext must be async")
+    arguments = _arguments_type(kind, parameters[1:] if context else parameters, hints)
+    return Definition(
+        kind=kind,
+        function=function,
+        queue=check_name("queue", queue),
+        max_attempts=check_int("max_attempts", max_attempts, 1, 2**31 - 1),
+        priority=check_int("priority", priority, PRIORITIES[0], PRIORITIES[-1]),
+        timeout=_positive("timeout", timeout),
+        version=check_int("version", version, 1, 2**31 - 1),
+        wants_context=context is not None,
+        wants_tx=wants_tx,
+        is_async=is_async,
+        arguments=arguments,
+        names=tuple(name for name in arguments.__struct_fields__ if name != "type_"),
+        decoder=msgspec.json.Decoder(arguments, dec_hook=_from_plain),
+    )
+
+
+def _positive(field: str, duration: Duration) -> float:
+    if (number := seconds(duration, field)) == 0:
+        raise InvalidInput(field, f"expected a duration above zero, got {duration!r}")
+    return number
+
+
+def _context_of(parameter: inspect.Parameter, hints: dict[str, Any]) -> type[Context] | None:
+    hint = hints.get(parameter.name)
+    return hint if isinstance(hint, type) and issubclass(hint, Context) else None
+
+
+def _arguments_type(kind: str, parameters: Sequence[inspect.Parameter], hints: dict[str, Any]) -> type[msgspec.Struct]:
+    fields: list[Any] = [("type_", str, msgspec.field(default="", name="type"))]
+    for parameter in parameters:
+        if parameter.name in ("type", "type_"):
+            raise ConfigurationError(
+                f"{kind}: a parameter cannot be named {parameter.name!r}; that name carries the kind"
+            )
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise ConfigurationError(f"{kind}: expected named parameters only, got {parameter}")
+        hint = hints.get(parameter.name, Any)
+        if parameter.default is parameter.empty:
+            fields.append((parameter.name, hint))
+        else:
+            fields.append((parameter.name, hint, msgspec.field(default_factory=partial(_same, parameter.default))))
+    try:
+        struct = msgspec.defstruct(f"{kind} arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        msgspec.json.Decoder(struct, dec_hook=_from_plain)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{kind}: its parameters cannot be stored as JSON: {error}") from None
+    return struct
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _from_plain(kind: type, value: Any) -> Any:
+    if hasattr(kind, "model_validate"):
+        return kind.model_validate(value)
+    raise NotImplementedError(f"a {kind.__name__} cannot be read from JSON")
+
+
+def bind(definition: Definition, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by name; refuses unknown and missing ones."""
+    names = definition.names
+    if len(arguments) > len(names):
+        raise InvalidPayload("arguments", f"{definition.kind} takes {len(names)}, got {len(arguments)}")
+    bound = dict(zip(names, arguments, strict=False))
+    for name, value in keywords.items():
+        if name not in names:
+            raise InvalidPayload(
+                str(name), f"is not an argument of {definition.kind}; it takes {', '.join(names) or 'none'}"
+            )
+        if name in bound:
+            raise InvalidPayload(name, "was given twice")
+        bound[name] = value
+    for entry in msgspec.structs.fields(definition.arguments):
+        if entry.required and entry.name not in bound:
+            raise InvalidPayload(entry.name, f"is missing; {definition.kind} needs it")
+    return bound

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Holdfast, InvalidInput, InvalidPayload, Limits, Task
-from holdfast.model.payload import encode, encode_value
 from holdfast.definitions import bind
+from holdfast.model.payload import encode, encode_value
 from holdfast.tasks import Maker, Options
 
 app = Holdfast("postgresql://nobody@nowhere/none")

@@ -22,6 +22,7 @@ from .model.job import Job
 from .model.limits import Limits
 from .model.outcome import Fail, Snooze
 from .tasks import Task
+from .views.questions import JobState
 
 __version__ = "0.1.0"
 
@@ -37,6 +38,7 @@ __all__ = [
     "InvalidInput",
     "InvalidPayload",
     "Job",
+    "JobState",
     "LeaseLost",
     "Limits",
     "NotFound",

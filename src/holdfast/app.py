@@ -25,6 +25,7 @@ from .model.job import Job
 from .model.limits import DEFAULT_LIMITS, Limits, check_name, check_schema
 from .schema import migrate
 from .tasks import Maker, Task
+from .views.questions import JobState, job_state
 from .worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -297,6 +298,15 @@ class Holdfast:
     async def migrate(self) -> list[str]:
         """Bring the schema to this release; the names of what was applied."""
         return [applied.name for applied in await migrate.migrate(self.database)]
+
+    async def job(self, id: UUID) -> JobState:
+        """Where a job is: waiting, running, dead, or ended with its result. Ended jobs are kept for `archive_days`."""
+        rows = await self.query("views", "job", id)
+        if not rows:
+            raise NotFound(
+                f"There is no job {id} in schema {self.database.schema}; ended jobs are kept for archive_days"
+            )
+        return job_state(dict(rows[0]))
 
     async def cancel(self, id: UUID, reason: str = "cancelled") -> str:
         """Cancel a job: 'failed' when it ended at once, 'processing' when its handler is being told."""

@@ -140,6 +140,19 @@ async def test_exhausted_ends_as_a_dead_letter_with_the_evidence_of_every_attemp
     assert seen["id"] == id
 
 
+async def test_the_evidence_of_very_many_attempts_is_all_there_and_bounded(one: Session) -> None:
+    (id,) = await one.add(max_attempts=40)
+    for n in range(1, 41):
+        (claim,) = await one.claim()
+        await end(one, [claim], Failed("Boom", f"{n} " + "m" * 5000, "t" * 5000))
+        await move_clock(one.connection, 4000 * n)
+    row = await one.row(id)
+    told = json.loads(row["errors"])
+    assert [int(r["message"].split()[0]) for r in told] == list(range(1, 41))
+    assert [len(r["trace"]) for r in told] == [5000] * 25 + [0] * 15
+    assert all(len(r["message"]) == 500 for r in told[25:])
+
+
 async def test_crashes_are_counted_in_a_row(one: Session) -> None:
     (id,) = await one.add()
     (claim,) = await one.claim()

@@ -9,7 +9,7 @@ import holdfast
 NAMES = {
     "Cancelled", "ConfigurationError", "Contended", "Context", "Fail", "Holdfast", "HoldfastError",
     "IdempotencyConflict",
-    "InvalidInput", "InvalidPayload", "Job", "LeaseLost", "Limits", "NotFound", "NotInTransaction",
+    "InvalidInput", "InvalidPayload", "Job", "JobState", "LeaseLost", "Limits", "NotFound", "NotInTransaction",
     "SchemaError", "Snooze", "Task", "Timeout", "TxContext", "Unreachable", "UnsafeServer", "__version__",
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.waiting import until
 from tests.support.workers import Inbox
 
-from holdfast import Context, Fail, Holdfast, Snooze, TxContext
+from holdfast import Context, Fail, Holdfast, NotFound, Snooze, TxContext
 from holdfast.model import payload
 
 FAST: dict[str, Any] = {"concurrency": 4, "lease": 5, "housekeeping": 0.2, "poll": 0.05}
@@ -38,6 +38,10 @@ async def test_results_are_kept_in_the_archive(hf: Holdfast, inbox: Inbox) -> No
     assert inbox.job(one.id)["result"] == {"doubled": 42}
     assert inbox.job(two.id)["result"] == [1, False, 1]
     assert inbox.job(three.id)["result"] is None
+    found = await hf.job(one.id)
+    assert (found.status, found.result, found.next) == ("completed", {"doubled": 42}, "nothing: it completed")
+    with pytest.raises(NotFound, match="no job"):
+        await hf.job(UUID(int=1))
 
 
 async def test_what_a_tx_handler_writes_commits_with_its_completion_or_not_at_all(hf: Holdfast, inbox: Inbox) -> None:

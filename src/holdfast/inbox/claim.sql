@@ -74,7 +74,11 @@ select holdfast.clock() as at,
            where a.backend_xid is not null
              and a.datid = (select own.datid from pg_stat_get_activity(pg_backend_pid()) own)
              and a.pid <> pg_backend_pid()
-       ) || array(select x.transaction::text::bigint from pg_prepared_xacts x where x.database = current_database())
+       ) || array(
+           select x.transaction::text::bigint
+           from pg_prepared_xact() x
+           where x.dbid = (select own.datid from pg_stat_get_activity(pg_backend_pid()) own)
+       )
        end as running,
        c.lane, c.available_at, c.seq, c.id, c.lease_generation, c.fence, c.attempts, c.max_attempts, c.kind,
        c.payload_version, c.payload, c.queue, c.partition_key, c.headers, c.idempotency_key, c.cancelled

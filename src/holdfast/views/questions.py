@@ -3,9 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+from uuid import UUID
+
+import msgspec
 
 Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """A job as it was when we looked."""
+
+    id: UUID
+    kind: str | None
+    queue: str
+    status: str
+    """pending, processing, blocked, dead_letter; completed or failed when it has ended"""
+    next: str
+    """What happens to it next, in words."""
+    attempts: int
+    max_attempts: int
+    result: Any
+    """What its handler returned, as JSON gives it back."""
+    last_error: str | None
+    errors: list[dict[str, Any]]
+    """Every failed attempt, oldest first."""
+    available_at: datetime
+    created_at: datetime
+    finished_at: datetime | None
+
+
+def job_state(row: Row) -> JobState:
+    """The job of a row of job.sql."""
+    return JobState(
+        id=row["id"],
+        kind=row["kind"],
+        queue=row["queue"],
+        status=row["status"],
+        next=next_step(row),
+        attempts=row["attempts"],
+        max_attempts=row["max_attempts"],
+        result=msgspec.json.decode(row["result"]) if row["result"] is not None else None,
+        last_error=row["last_error"],
+        errors=msgspec.json.decode(row["errors"]) if row["errors"] is not None else [],
+        available_at=row["available_at"],
+        created_at=row["created_at"],
+        finished_at=row["finished_at"],
+    )
 
 
 def next_step(job: Row) -> str:

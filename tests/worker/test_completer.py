@@ -1,0 +1,51 @@
+"""Endings are written in batches, and only while their lease was looked after."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from tests.support.inbox import Session, session
+
+from holdfast.db.database import Database
+from holdfast.db.link import Link
+from holdfast.model.outcome import Completed, Failed
+from holdfast.worker import ledger as marks
+from holdfast.worker.completer import Completer
+from holdfast.worker.ledger import Ledger
+from holdfast.worker.tally import Tally
+
+LEASE = 5.0
+
+
+@pytest_asyncio.fixture
+async def one(migrated_url: str) -> AsyncIterator[Session]:
+    async with session(migrated_url, "one") as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def link(migrated_url: str) -> AsyncIterator[Link]:
+    link = Link(Database(migrated_url), "write")
+    yield link
+    await link.close()
+
+
+@pytest.mark.parametrize("outcome", [Completed(), Failed("Boom", "")])
+async def test_what_nobody_looked_after_for_a_whole_lease_is_lost_before_anything_is_written(
+    one: Session, link: Link, outcome: Completed | Failed
+) -> None:
+    # As after a suspended machine: the row may still be ours in the database, and nobody knows for how long.
+    late, kept = await one.add(2)
+    claims = {claim.id: claim for claim in await one.claim("w1")}
+    ledger, tally = Ledger(), Tally()
+    completer = Completer(link, "w1", ledger, tally, LEASE, batch=10)
+    for id, age in ((late, LEASE + 1), (kept, LEASE - 1)):
+        claims[id].slot = ledger.hold(id, claims[id].generation, marks.now() - int(age * 1e9))
+    completer.start()
+    for id in (late, kept):
+        completer.add(claims[id], outcome)
+    assert await completer.close(within=30)
+    assert (await one.row(late))["status"] == "processing"
+    assert await one.connection.fetchval("select status from holdfast.jobs where id = $1", kept) != "processing"
+    assert tally.lease_lost == 1
+    assert list(ledger.held()) == []

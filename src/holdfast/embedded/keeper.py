@@ -105,13 +105,17 @@ class Keeper:
         if not notes.exists():
             return
         child = self.spawn()
-        deadline = time.monotonic() + GRACE
-        while child.poll() is None and time.monotonic() < deadline:
-            lines = notes.read_text().splitlines() if notes.exists() else []
-            if len(lines) >= 7 and lines[0] == str(child.pid):  # the seventh names the new segment
-                break
-            time.sleep(0.005)
-        self.end(child)
+        try:
+            deadline = time.monotonic() + GRACE
+            while child.poll() is None and time.monotonic() < deadline:
+                lines: list[str] = []
+                with contextlib.suppress(FileNotFoundError):  # it removes the old notes, then writes its own
+                    lines = notes.read_text().splitlines()
+                if len(lines) >= 7 and lines[0] == str(child.pid):  # the seventh names the new segment
+                    break
+                time.sleep(0.005)
+        finally:
+            self.end(child)
 
 
 def main() -> None:

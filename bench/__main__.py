@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import claim_backlog, drain, enqueue, pickup, pinned
+from . import claim_backlog, drain, enqueue, ordered, pickup, pinned
 from .figures import Results
 from .ground import ground
 
@@ -15,6 +15,7 @@ AXES = {
     "pinned": pinned,
     "drain": drain,
     "enqueue": enqueue,
+    "ordered": ordered,
     "pickup": pickup,
 }
 

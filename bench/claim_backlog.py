@@ -19,7 +19,7 @@ import asyncpg
 from holdfast.db.database import Database
 from holdfast.db.link import Link
 from holdfast.inbox import ending
-from holdfast.inbox.claim import Claimer, Known
+from holdfast.inbox.claim import FreeCourse, Known
 from holdfast.model.outcome import Completed
 from holdfast.ownership import members
 
@@ -59,7 +59,7 @@ class Scene:
     name: str
     connection: asyncpg.Connection
     link: Link
-    claimer: Claimer
+    claimer: FreeCourse
     times: list[float] = field(default_factory=list)
 
     async def step(self) -> float:
@@ -130,7 +130,7 @@ async def _scene(
     link = Link(Database(url), "bench")
     stack.push_async_callback(link.close)
     await members.register(link, "bench", {})
-    return Scene(name, connection, link, Claimer(link, "bench", ["default"], Known({"noop": (1, 1)}), 90.0))
+    return Scene(name, connection, link, FreeCourse(link, "bench", ["default"], Known({"noop": (1, 1)}), 90.0))
 
 
 def _parts(times: list[float], number: int = 5) -> list[list[float]]:

@@ -27,12 +27,18 @@ CHUNK = 50_000
 
 _FILL = """
     with made as materialized (select holdfast.uuidv7() as id, n from generate_series($1::int, $2::int) as n)
-    insert into holdfast.inbox (id, partition_key, partition_bucket, payload, available_at)
-    select id, id::text, holdfast.bucket(id::text),
+    insert into holdfast.inbox (id, partition_key, partition_bucket, payload, available_at, ordered)
+    select id, key, holdfast.bucket(key),
            jsonb_build_object('type', $3::text, 'number', n, 'note', $4::text),
-           clock_timestamp() + make_interval(secs => $5::float8)
+           clock_timestamp() + make_interval(secs => $5::float8), $6::text is not null
     from made
+    cross join lateral (
+        select case $6::text when 'interleaved' then 'key ' || n % $7::int when 'neighbours' then 'key ' || n / $7::int
+                             else id::text end as key
+    ) as keyed
+    order by n
 """
+"""Keyed and ordered by $6: null for no order, else one of $7 keys in turn, or $7 neighbours of one key."""
 
 
 class Ground:
@@ -100,11 +106,18 @@ async def ground() -> AsyncIterator[Ground]:
         await asyncio.to_thread(server.close)
 
 
-async def fill(connection: asyncpg.Connection, rows: int, kind: str = "noop", delay: float = 0.0) -> None:
+async def fill(
+    connection: asyncpg.Connection,
+    rows: int,
+    kind: str = "noop",
+    delay: float = 0.0,
+    keys: str | None = None,
+    of: int = 1,
+) -> None:
     """Pending jobs, as enqueue would write them, made by the server itself."""
     for first in range(0, rows, CHUNK):
         last = min(first + CHUNK, rows) - 1
-        await connection.execute(_FILL, first, last, kind, NOTE, delay, timeout=300)
+        await connection.execute(_FILL, first, last, kind, NOTE, delay, keys, of, timeout=300)
 
 
 async def settle(connection: asyncpg.Connection) -> None:

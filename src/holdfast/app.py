@@ -16,7 +16,7 @@ from .db import callers
 from .db.database import REFUSALS, Connection, Database, resolve_url
 from .db.link import backoff, translate
 from .db.portal import Portal
-from .definitions import Upcast, define
+from .definitions import OnFailure, Upcast, define
 from .errors import ConfigurationError, Contended, InvalidInput, NotFound, SchemaError, Unreachable
 from .inbox import enqueue
 from .inbox.enqueue import Order
@@ -39,6 +39,10 @@ COPY_FROM = 5000
 """Rows from which `enqueue_many` uses COPY by itself."""
 UNKNOWN_TRIES = 8
 """How often an enqueue of our own is tried, always under the same id, before an unknown outcome is the caller's."""
+
+
+REFUSED = "HF001"
+"""SQLSTATE of input that our SQL functions refuse."""
 
 
 class TaskDecorator(Protocol):
@@ -97,6 +101,8 @@ class Holdfast:
         priority: int = 1,
         timeout: Duration = "1h",
         version: int = 1,
+        ordered: bool | None = None,
+        on_failure: OnFailure | None = None,
     ) -> TaskDecorator: ...
 
     def task(
@@ -109,17 +115,22 @@ class Holdfast:
         priority: int = 1,
         timeout: Duration = "1h",
         version: int = 1,
+        ordered: bool | None = None,
+        on_failure: OnFailure | None = None,
     ) -> Any:
         """Register a function, sync or async, as a task.
 
         Its name, by default the function's, is stored with every job: keep it when the function moves or is renamed.
         `version` is that of its payloads; raise it when the arguments change, and add an `upcast` for those in flight.
+        `ordered`: its jobs run one at a time and in order, per queue and key; None: as the queue says. When one of them
+        fails, the others of its key wait until it succeeds or is a dead letter; with `on_failure="skip"` they go on
+        while it waits for its retry.
         """
 
         def register(function: Callable[..., Any]) -> Task[Any, Any]:
             definition = define(
                 function, name=name, queue=queue, max_attempts=max_attempts, priority=priority, timeout=timeout,
-                version=version,
+                version=version, ordered=ordered, on_failure=on_failure,
             )  # fmt: skip
             if definition.kind in self.tasks:
                 raise ConfigurationError(
@@ -186,12 +197,13 @@ class Holdfast:
         return await self._insist(enqueue_all) if orders else []
 
     async def _copy(self, connection: Any, maker: Maker, orders: Sequence[Order]) -> list[Job]:
-        now = await connection.fetchval(self.database.sql("inbox", "enqueue_copy"))
+        sql, parameters = enqueue.before_copy(self.database, maker.terms)
+        answer = await connection.fetchrow(sql, *parameters)
         await connection.copy_records_to_table(
             "inbox",
             schema_name=self.database.schema,
             columns=enqueue.COLUMNS,
-            records=enqueue.records(orders, maker.terms, now),
+            records=enqueue.records(orders, maker.terms, answer),
         )
         return [Job(order.id) for order in orders]
 
@@ -222,6 +234,9 @@ class Holdfast:
         except REFUSALS as error:
             raise self.database.refusal(error) from None
         except Exception as error:
+            if getattr(error, "sqlstate", None) == REFUSED:
+                field, _, problem = str(error).partition(": ")
+                raise InvalidInput(field, problem) from None
             translated = translate(error)
             if translated is error:
                 raise

@@ -16,6 +16,9 @@ from .errors import ConfigurationError, InvalidInput, InvalidPayload
 from .model.durations import Duration, seconds
 from .model.limits import PRIORITIES, check_int, check_name
 
+OnFailure = typing.Literal["block", "skip"]
+"""What a failed job means for the next ones of its ordered key: they wait for it, or go on while it waits."""
+
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 """Makes a payload of one version into one of the next."""
 
@@ -38,6 +41,8 @@ class Definition:
     names: tuple[str, ...]
     """Of its arguments."""
     decoder: msgspec.json.Decoder[msgspec.Struct]
+    ordered: bool | None = None
+    skips: bool | None = None
     upcasts: dict[int, Upcast] = field(default_factory=dict)
 
     @property
@@ -72,6 +77,8 @@ def define(
     priority: int,
     timeout: Duration,
     version: int,
+    ordered: bool | None = None,
+    on_failure: OnFailure | None = None,
 ) -> Definition:
     """Read a handler's signature; refuse what cannot be stored or called later."""
     kind = check_name("name", name or function.__name__)
@@ -105,7 +112,21 @@ def define(
         arguments=arguments,
         names=tuple(name for name in arguments.__struct_fields__ if name != "type_"),
         decoder=msgspec.json.Decoder(arguments, dec_hook=_from_plain),
+        ordered=_flag("ordered", ordered),
+        skips=skips(on_failure),
     )
+
+
+def skips(on_failure: OnFailure | None) -> bool | None:
+    if on_failure not in (None, "block", "skip"):
+        raise InvalidInput("on_failure", f"expected 'block' or 'skip', got {on_failure!r}")
+    return None if on_failure is None else on_failure == "skip"
+
+
+def _flag(field: str, value: bool | None) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise InvalidInput(field, f"expected True or False, got {value!r}")
+    return value
 
 
 def _positive(field: str, duration: Duration) -> float:

@@ -154,6 +154,12 @@ class Maker:
             raise InvalidInput("delay", "give delay or at, not both")
         if options.id is not None and not isinstance(options.id, UUID):
             raise InvalidInput("id", f"expected a UUID, got {type(options.id).__name__}")
+        if task.ordered and not task.skips and (options.delay is not None or options.at is not None):
+            raise InvalidInput(
+                "delay" if options.delay is not None else "at",
+                f"{task.kind} is ordered: a job that is due later would hold up its key until then; enqueue it when it "
+                "is due, or let waiting jobs be skipped (on_failure='skip')",
+            )
         return Terms(
             kind=task.kind,
             queue=check_name("queue", options.queue, self.limits) if options.queue is not None else task.queue,
@@ -163,6 +169,8 @@ class Maker:
             max_attempts=_or_default("max_attempts", options.max_attempts, task.max_attempts, 1, 2**31 - 1),
             version=task.version,
             headers=_headers(options.headers, self.limits),
+            ordered=task.ordered,
+            skips=task.skips,
             own_id=options.id is not None,
         )
 

@@ -218,9 +218,9 @@ async def test_a_key_outlives_its_job(inbox: Inbox, send_receipt: Task[..., None
 async def test_the_xid_is_drawn_before_the_clock_is_read(hf: Holdfast, inbox: Inbox) -> None:
     """The claim floor takes a time for safe when no older transaction is left: a row must not carry an earlier one."""
     async with inbox.connection.transaction():
-        await inbox.connection.fetchval(hf.database.sql("inbox", "enqueue_copy"))
+        await inbox.connection.fetchval(hf.database.sql("inbox", "enqueue_copy"), "default", None, None, None, None)
         assert await inbox.connection.fetchval("select pg_current_xact_id_if_assigned()") is not None
-    for name, arguments in (("enqueue", 11), ("enqueue_many", 11)):
+    for name, arguments in (("enqueue", 13), ("enqueue_many", 13)):
         nothing = ", ".join(["null"] * arguments)
         await inbox.connection.execute(f"prepare the_plan as {hf.database.sql('inbox', name)}")
         plan: list[Any] = await inbox.connection.fetch(f"explain execute the_plan ({nothing})")

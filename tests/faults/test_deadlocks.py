@@ -20,7 +20,8 @@ from holdfast.db.link import Link
 from holdfast.errors import Contended
 from holdfast.housekeeping.loop import Housekeeper
 from holdfast.inbox import ending, renew
-from holdfast.inbox.claim import Claimer, Known
+from holdfast.inbox.claim import Known
+from holdfast.inbox.claimer import Claimer
 from holdfast.model.outcome import Abandoned, Completed, Failed, Outcome, Released, Snoozed
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]

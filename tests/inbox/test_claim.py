@@ -11,7 +11,8 @@ from tests.support.inbox import JOB, Session, claim_lanes, move_clock, session, 
 
 from holdfast.db.database import Database
 from holdfast.db.link import Link
-from holdfast.inbox.claim import Claimer, Known
+from holdfast.inbox.claim import CLAIM, Known
+from holdfast.inbox.claimer import Claimer
 from holdfast.inbox.ending import write
 from holdfast.model.floor import START
 from holdfast.model.job import Claim
@@ -45,7 +46,7 @@ async def test_one_statement_sets_everything(one: Session) -> None:
         'update holdfast.inbox set lease_generation = 7, attempts = 2, headers = \'{"a": "b"}\' where id = $1', id
     )
     rows = await one.claim_rows("w1", 25, lease=90.0)
-    (claim,) = [Claim(*row[8:]) for row in rows]
+    (claim,) = [Claim(*row[CLAIM]) for row in rows]
     row = await one.row(id)
     assert (row["status"], row["claimed_by"], row["claimed_at"]) == ("processing", "w1", rows[0]["at"])
     assert row["lease_expires_at"] == rows[0]["at"] + timedelta(seconds=90)
@@ -118,7 +119,7 @@ async def test_rows_without_an_attempt_left_are_refused(one: Session) -> None:
     (last,) = await one.add(attempts=2, max_attempts=3)
     suspects = await one.add(attempts=3, max_attempts=3, crashes=1)
     assert [claim.id for claim in await one.claim()] == [last]
-    assert await one.inbox("claim_suspect", ["default"], ["job"], "{}", "w1", 90.0) == []
+    assert await one.claim_suspect() is None
     for id in [*ids, *suspects]:
         assert (await one.row(id))["attempts"] == 3
 
@@ -130,11 +131,11 @@ async def test_suspects_are_claimed_apart_one_at_a_time(one: Session) -> None:
     assert rows[0]["suspects"] is True
     assert [row["id"] for row in rows] == [healthy]
     for id in (first, second):
-        (row,) = await one.inbox("claim_suspect", ["default"], ["job"], "{}", "w1", 90.0)
-        claim = Claim(*row)
+        claim = await one.claim_suspect()
+        assert claim is not None
         assert (claim.id, claim.generation, claim.attempt) == (id, 1, 1)
         assert (await one.row(id))["status"] == "processing"
-    assert await one.inbox("claim_suspect", ["default"], ["job"], "{}", "w1", 90.0) == []
+    assert await one.claim_suspect() is None
 
 
 @pytest.mark.parametrize("obstacle", ["paused", "kind", "version", "queue", "future", "exhausted"])
@@ -151,7 +152,7 @@ async def test_suspects_are_reported_only_to_who_can_run_them(one: Session, obst
         await one.inbox("pause", "default")
     rows = await one.claim_rows("w1", 25, rescan=True)
     assert rows[0]["suspects"] is False
-    assert await one.inbox("claim_suspect", ["default"], ["job"], "{}", "w1", 90.0) == []
+    assert await one.claim_suspect() is None
 
 
 async def test_a_cancelled_row_says_so_when_it_is_claimed_again(one: Session) -> None:
@@ -218,7 +219,7 @@ async def test_a_row_that_another_finished_meanwhile_is_not_claimed(one: Session
     async with session(one.database.url or "") as third:
         await third.connection.execute("select pg_advisory_lock(1)")
         waiting = asyncio.create_task(
-            two.connection.fetch(slow, *claim_lanes(["default"]), 25, ["job"], "{}", "w2", 90.0, False)
+            two.connection.fetch(slow, *claim_lanes(["default"]), 25, ["job"], "{}", "w2", 90.0, False, False)
         )
         await until(
             third.connection,

@@ -22,7 +22,7 @@ from tests.support.inbox import JOB, Session, move_clock
 from holdfast.db.database import Connection, Database
 from holdfast.db.link import Link
 from holdfast.inbox import claim as claim_module
-from holdfast.inbox.claim import Claimer, Known
+from holdfast.inbox.claim import FreeCourse, Known
 from holdfast.inbox.ending import write
 from holdfast.model.outcome import Completed
 
@@ -98,7 +98,7 @@ async def produce(connection: Connection, seed: int, until: float, witness: Witn
 
 async def consume(url: str, name: str, witness: Witness, rescanning: bool) -> None:
     link = Link(Database(url), name)
-    claimer = Claimer(link, name, ["default"], Known(JOB), 90.0)
+    claimer = FreeCourse(link, name, ["default"], Known(JOB), 90.0)
     claimer.rescanning = rescanning
     calls: list[Call] = []
     witness.calls.append(calls)
@@ -176,9 +176,9 @@ async def producer(migrated_url: str) -> AsyncIterator[Connection]:
 
 
 @pytest_asyncio.fixture
-async def claimer(migrated_url: str) -> AsyncIterator[Claimer]:
+async def claimer(migrated_url: str) -> AsyncIterator[FreeCourse]:
     link = Link(Database(migrated_url), "claimer")
-    yield Claimer(link, "w1", ["a", "b"], Known(JOB), 90.0)
+    yield FreeCourse(link, "w1", ["a", "b"], Known(JOB), 90.0)
     await link.close()
 
 
@@ -188,19 +188,19 @@ async def enqueue(connection: Connection, queue: str = "a", priority: int = 1) -
     return id
 
 
-async def claimed(claimer: Claimer, limit: int = 100, rescan: bool = False) -> set[UUID]:
+async def claimed(claimer: FreeCourse, limit: int = 100, rescan: bool = False) -> set[UUID]:
     claimer._rescan_at = 0.0 if rescan else max(claimer._rescan_at, time.monotonic() + 60)
     return {claim.id for claim in (await claimer.claim(limit)).claims}
 
 
-async def settle(claimer: Claimer) -> None:
+async def settle(claimer: FreeCourse) -> None:
     """The first rescan knows nothing of the time before it; the second does."""
     for _ in range(2):
         await claimed(claimer, rescan=True)
 
 
 async def test_a_late_commit_is_behind_the_hint_and_found_by_the_next_rescan(
-    one: Session, producer: Connection, claimer: Claimer
+    one: Session, producer: Connection, claimer: FreeCourse
 ) -> None:
     await settle(claimer)
     async with producer.transaction():
@@ -212,7 +212,7 @@ async def test_a_late_commit_is_behind_the_hint_and_found_by_the_next_rescan(
     assert await claimed(claimer, rescan=True) == {late}
 
 
-async def test_a_lone_transaction_in_a_quiet_database(producer: Connection, claimer: Claimer) -> None:
+async def test_a_lone_transaction_in_a_quiet_database(producer: Connection, claimer: FreeCourse) -> None:
     """A snapshot's xmax is one past the newest xid that has *ended*: a newer one that runs is not in it at all."""
     await settle(claimer)
     async with producer.transaction():
@@ -239,7 +239,7 @@ async def test_an_ordinary_role_reads_which_xids_run(one: Session, producer: Con
 
 
 async def test_a_transaction_set_aside_is_found_by_the_rescan_after_the_one_that_sees_it_end(
-    one: Session, producer: Connection, claimer: Claimer
+    one: Session, producer: Connection, claimer: FreeCourse
 ) -> None:
     await settle(claimer)
     async with producer.transaction():
@@ -255,7 +255,7 @@ async def test_a_transaction_set_aside_is_found_by_the_rescan_after_the_one_that
     assert late in {claim.id for claim in (await claimer.claim(100)).claims}
 
 
-async def test_a_paused_queue_loses_nothing(one: Session, producer: Connection, claimer: Claimer) -> None:
+async def test_a_paused_queue_loses_nothing(one: Session, producer: Connection, claimer: FreeCourse) -> None:
     await settle(claimer)
     async with producer.transaction():
         late = await enqueue(producer)
@@ -267,7 +267,7 @@ async def test_a_paused_queue_loses_nothing(one: Session, producer: Connection, 
     assert await claimed(claimer) == {late, during}
 
 
-async def test_a_late_commit_during_and_after_a_pause(one: Session, producer: Connection, claimer: Claimer) -> None:
+async def test_a_late_commit_during_and_after_a_pause(one: Session, producer: Connection, claimer: FreeCourse) -> None:
     await one.inbox("pause", "a")
     await settle(claimer)
     async with producer.transaction():
@@ -279,7 +279,7 @@ async def test_a_late_commit_during_and_after_a_pause(one: Session, producer: Co
 
 
 async def test_a_full_batch_before_a_later_lane_moves_nothing_there(
-    one: Session, producer: Connection, claimer: Claimer
+    one: Session, producer: Connection, claimer: FreeCourse
 ) -> None:
     await settle(claimer)
     async with producer.transaction():
@@ -292,7 +292,7 @@ async def test_a_full_batch_before_a_later_lane_moves_nothing_there(
     assert await claimed(claimer, limit=2, rescan=True) == {late}
 
 
-async def test_rows_of_one_instant_are_not_passed_by_a_full_batch(one: Session, claimer: Claimer) -> None:
+async def test_rows_of_one_instant_are_not_passed_by_a_full_batch(one: Session, claimer: FreeCourse) -> None:
     ids = await one.add(25, queue="a")
     found: set[UUID] = set()
     for _ in range(5):
@@ -302,7 +302,7 @@ async def test_rows_of_one_instant_are_not_passed_by_a_full_batch(one: Session, 
     assert found == set(ids)
 
 
-async def test_a_clock_set_back(one: Session, claimer: Claimer) -> None:
+async def test_a_clock_set_back(one: Session, claimer: FreeCourse) -> None:
     await move_clock(one.connection, 3600)
     assert await claimed(claimer, rescan=True) == set()
     ids = await one.add(2, queue="a", due=-3600.5)
@@ -312,7 +312,7 @@ async def test_a_clock_set_back(one: Session, claimer: Claimer) -> None:
     assert found | {claim.id for claim in (await claimer.claim(100)).claims} == set(ids)
 
 
-async def test_a_reconnect_starts_anew(one: Session, claimer: Claimer) -> None:
+async def test_a_reconnect_starts_anew(one: Session, claimer: FreeCourse) -> None:
     await settle(claimer)
     (behind,) = await one.add(queue="a", due=-3600)
     assert await claimed(claimer, rescan=True) == set()
@@ -327,7 +327,7 @@ async def test_a_reconnect_starts_anew(one: Session, claimer: Claimer) -> None:
 
 
 async def test_a_row_written_behind_by_hand_waits_for_the_patrol(
-    one: Session, claimer: Claimer, monkeypatch: pytest.MonkeyPatch
+    one: Session, claimer: FreeCourse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await settle(claimer)
     (behind,) = await one.add(queue="b", priority=2, due=-3600)
@@ -339,7 +339,7 @@ async def test_a_row_written_behind_by_hand_waits_for_the_patrol(
 
 
 async def test_a_row_that_was_locked_when_the_scan_passed_waits_for_the_patrol(
-    one: Session, producer: Connection, claimer: Claimer
+    one: Session, producer: Connection, claimer: FreeCourse
 ) -> None:
     (id,) = await one.add(queue="a")
     async with producer.transaction():
@@ -352,7 +352,7 @@ async def test_a_row_that_was_locked_when_the_scan_passed_waits_for_the_patrol(
 
 
 async def test_the_patrol_walks_in_chunks_and_passes_what_it_cannot_run(
-    one: Session, claimer: Claimer, monkeypatch: pytest.MonkeyPatch
+    one: Session, claimer: FreeCourse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claim_module, "PATROL_CHUNK", 10)
     await settle(claimer)

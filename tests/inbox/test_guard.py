@@ -29,7 +29,8 @@ WORKERS_STATEMENTS: dict[str, Arguments] = {
 
 OTHERS = {
     "claim": "makes the fence",
-    "claim_suspect": "makes the fence",
+    "claim_guarded": "makes the fence",
+    "release_heads": "is about rows that nobody holds",
     "patrol": "reads",
     "held": "reads",
     "confirm": "reads",

@@ -9,7 +9,7 @@ from tests.support.inbox import JOB, Session, claim_lanes, session
 from tests.support.plans import run_explained
 
 from holdfast.db.link import Link
-from holdfast.inbox.claim import Claimer, Known
+from holdfast.inbox.claim import FreeCourse, Known
 from holdfast.inbox.ending import write
 from holdfast.model.floor import Position
 from holdfast.model.outcome import Completed
@@ -36,7 +36,7 @@ async def test_claims_stay_flat_with_the_floor_and_grow_without(one: Session, mi
     await holder.execute("begin isolation level repeatable read")
     await holder.fetchval("select count(*) from holdfast.queues")
     link = Link(one.database, "worker")
-    claimer = Claimer(link, "w1", ["default"], Known(JOB), 90.0)
+    claimer = FreeCourse(link, "w1", ["default"], Known(JOB), 90.0)
 
     with_floor, without = [], []
     done = 0

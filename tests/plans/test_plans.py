@@ -43,9 +43,9 @@ def lanes(at: datetime) -> tuple[list[Any], ...]:
 
 HOT = {
     "claim": Expected(
-        (*lanes(RECENT), 100, ["job"], "{}", "w1", 90.0, True), {"idx_inbox_claim", "idx_inbox_suspect", *PKEY}
+        (*lanes(RECENT), 100, ["job"], "{}", "w1", 90.0, True, True),
+        {"idx_inbox_claim", "idx_inbox_suspect", "idx_inbox_ordered_claim", *PKEY},
     ),
-    "claim_suspect": Expected((["default"], ["job"], "{}", "w1", 90.0), {"idx_inbox_suspect", *PKEY}),
     "patrol": Expected(("default", 1, RECENT, 0, RECENT, 9, 2000, ["job"], "{}"), {"idx_inbox_claim"}),
     "complete": Expected((IDS, GENERATIONS, NOTHING, NOTHING, "w1"), PKEY, follows_its_ids=True),
     "fail": Expected((IDS, GENERATIONS, NOTHING, NOTHING, "w1", False), PKEY, follows_its_ids=True),

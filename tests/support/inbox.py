@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from holdfast.db.database import Connection, Database
-from holdfast.inbox.claim import Known
+from holdfast.inbox.claim import CLAIM, Known
 from holdfast.model.floor import START, Position
 from holdfast.model.job import Claim
 from holdfast.model.keys import bucket
@@ -52,7 +52,7 @@ class Session:
         rows = await self.claim_rows(
             worker, limit, queues=queues, known=known, lease=lease, starts=starts, rescan=rescan
         )
-        return [Claim(*row[8:]) for row in rows] if rows[0]["lane"] is not None else []
+        return [Claim(*row[CLAIM]) for row in rows] if rows[0]["lane"] is not None else []
 
     async def claim_rows(
         self,
@@ -67,7 +67,40 @@ class Session:
     ) -> list[asyncpg.Record]:
         lanes = claim_lanes(queues, starts)
         knows = Known(dict(known))
-        return await self.inbox("claim", *lanes, limit, knows.kinds, knows.spread, worker, lease, rescan)
+        return await self.inbox("claim", *lanes, limit, knows.kinds, knows.spread, worker, lease, rescan, rescan)
+
+    async def guarded_rows(
+        self,
+        worker: str = "w1",
+        take: int = 25,
+        *,
+        scan: int = 50,
+        queues: Sequence[str] = ("default",),
+        vacated: Sequence[tuple[str, str]] = (),
+        buckets: Sequence[int] = (),
+        suspects: bool = False,
+        known: Mapping[str, tuple[int, int]] = JOB,
+        lease: float = LEASE,
+        rescan: bool = False,
+    ) -> list[asyncpg.Record]:
+        """The guarded claim, from the very start of every lane; `buckets` of the first queue are owned."""
+        lanes = [(queue, priority, None) for priority in range(4) for queue in queues]
+        lanes += [(queues[0], priority, bucket) for priority in range(4) for bucket in buckets]  # type: ignore[misc]
+        knows = Known(dict(known))
+        return await self.inbox(
+            "claim_guarded",
+            [queue for queue, _, _ in lanes], [priority for _, priority, _ in lanes], [b for _, _, b in lanes],
+            [START[0]] * len(lanes), [START[1]] * len(lanes), [queue for queue, _ in vacated],
+            [key for _, key in vacated], scan, take, suspects, knows.kinds, knows.spread, worker, lease, rescan,
+        )  # fmt: skip
+
+    async def claim_guarded(self, worker: str = "w1", take: int = 25, **options: Any) -> list[Claim]:
+        rows = await self.guarded_rows(worker, take, **options)
+        return [Claim(*row[CLAIM]) for row in rows if row["id"] is not None]
+
+    async def claim_suspect(self, worker: str = "w1") -> Claim | None:
+        claims = await self.claim_guarded(worker, 1, suspects=True)
+        return claims[0] if claims else None
 
     async def row(self, id: UUID) -> asyncpg.Record:
         found = await self.connection.fetchrow("select * from holdfast.inbox where id = $1", id)
@@ -91,6 +124,9 @@ class Session:
         crashes: int = 0,
         key: str | None = None,
         idempotency_key: str | None = None,
+        ordered: bool = False,
+        skips: bool = False,
+        owned: bool = False,
     ) -> list[UUID]:
         """Insert pending rows, due in so many seconds, in order; returns their ids."""
         payload = json.dumps({"n": 0} if kind is None else {"type": kind, "n": 0})
@@ -98,14 +134,14 @@ class Session:
             """
             insert into holdfast.inbox (
                 partition_key, partition_bucket, payload, queue, priority, available_at, max_attempts, attempts,
-                payload_version, crashes, idempotency_key)
+                payload_version, crashes, idempotency_key, ordered, skips, owned)
             select $1, $2, jsonb_set($3::jsonb, '{n}', to_jsonb(n)), $4, $5,
-                   holdfast.clock() + make_interval(secs => $6), $7, $8, $9, $10, $11
+                   holdfast.clock() + make_interval(secs => $6), $7, $8, $9, $10, $11, $13, $14, $15
             from generate_series(1, $12) n
             returning id, seq
             """,
             key or "key", bucket(key or "key"), payload, queue, priority, due, max_attempts, attempts, version,
-            crashes, idempotency_key, count,
+            crashes, idempotency_key, count, ordered, skips, owned,
         )  # fmt: skip
         return [row["id"] for row in sorted(rows, key=lambda row: int(row["seq"]))]
 

@@ -1,4 +1,9 @@
-"""Claim: take due rows from the floor on, and keep the floor's promise by rescans and patrols."""
+"""Claim: take due rows from the floor on, and keep the floor's promise by rescans and patrols.
+
+Two courses: the free one takes rows in the order of their index and is as fast as Postgres allows; the guarded one
+(`guarded.py`) takes rows whose key keeps order, rows that belong to the owner of their bucket, and rows that must run
+alone.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,10 @@ RESCAN_MIN, RESCAN_MAX = 0.05, 0.2
 PATROL_EVERY = 30.0
 PATROL_CHUNK = 2000
 
+AT, PAUSED, SNAPSHOT, SUSPECTS, RUNNING, GUARDED, OWNED, LANE, AVAILABLE_AT, SEQ = range(10)
+"""What every row of a claim's answer begins with; the claim itself follows."""
+CLAIM = slice(10, 24)
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -38,76 +47,48 @@ class Known:
 @dataclass(frozen=True, slots=True)
 class Batch:
     claims: list[Claim]
-    suspects: bool | None
-    """Do rows wait whose last attempt took its process down? Known after a rescan only."""
+    suspects: bool | None = None
+    """Do rows wait whose last attempt took its process down? Known after a rescan of the free course only."""
+    more: bool = False
+    """Worth another look at once, although nothing was claimed."""
 
 
-class Claimer:
-    """The one claimer of a worker process."""
+class Course:
+    """One way to claim: its lanes, their floor, and when to scan them again from further back."""
 
-    def __init__(self, link: Link, worker: str, queues: Sequence[str], known: Known, lease: float) -> None:
+    def __init__(self, link: Link, lanes: Sequence[Lane]) -> None:
         self._link = link
-        self._worker = worker
-        self._queues = list(queues)
-        self._known = known
-        self._lease = lease
-        lanes = [Lane(queue, priority) for priority in range(4) for queue in queues]
         self.floor = Floor(lanes)
-        self._lane_queues = [lane.queue for lane in lanes]
-        self._lane_priorities = [lane.priority for lane in lanes]
         self._session = 0
         self._answered_at = time.monotonic()
         self._rescan_at = 0.0
-        self._patrol = _Patrol(self.floor)
         self.rescans = 0
         self.rescanning = True
         """Switched off by the test that proves the rescan necessary."""
 
-    async def claim(self, limit: int) -> Batch:
-        """Claim up to `limit` due rows."""
-        if limit < 1:
-            return Batch([], None)
-        await self._walk_patrol()
-        rescan = self.rescanning and time.monotonic() >= self._rescan_at
-        starts = self.floor.starts(rescan)
-        began = time.monotonic()
-        elapsed = began - self._answered_at
+    def _rescan_due(self) -> bool:
+        return self.rescanning and time.monotonic() >= self._rescan_at
+
+    async def _ask(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
         probe("claim.before")
-        rows = await self._link.run(
-            "inbox", "claim",
-            self._lane_queues, self._lane_priorities, [at for at, _ in starts], [seq for _, seq in starts],
-            limit, self._known.kinds, self._known.spread, self._worker, self._lease, rescan,
-        )  # fmt: skip
+        rows = await self._link.run("inbox", statement, *arguments)
         probe("claim.after")
+        return rows
+
+    def _settle(
+        self, rows: list[asyncpg.Record], ends: list[Position | None], began: float, rescan: bool, idle: bool
+    ) -> None:
+        """Move the floor after a claim, and say when the next rescan is due."""
+        elapsed = began - self._answered_at
         self._answered_at = time.monotonic()
-        claims = [Claim(*row[8:]) for row in rows] if rows[0][5] is not None else []
-        if self._reconnected():
-            again = True
-        else:
-            again = self._move_floor(rows, full=len(claims) >= limit, rescan=rescan, elapsed=elapsed)
-        if rescan:
-            self.rescans += 1
-        if again or not claims:
+        again = self._reconnected() or self._move_floor(rows[0], ends, rescan, elapsed)
+        self.rescans += rescan
+        if again or idle:
             # With nothing to do every look is a rescan: what commits just behind the last one is not kept waiting.
             self._rescan_at = 0.0
         elif rescan:
             pause = min(max((self._answered_at - began) * 20, RESCAN_MIN), RESCAN_MAX)
             self._rescan_at = self._answered_at + pause
-        return Batch(claims, rows[0][3])
-
-    async def claim_suspect(self) -> Claim | None:
-        """Claim one row that is to run alone."""
-        rows = await self._link.run(
-            "inbox",
-            "claim_suspect",
-            self._queues,
-            self._known.kinds,
-            self._known.spread,
-            self._worker,
-            self._lease,
-        )
-        probe("claim.after")
-        return Claim(*rows[0]) if rows else None
 
     def _reconnected(self) -> bool:
         """Did this claim run in a new session, perhaps on another server? Then the floor it began from meant nothing.
@@ -120,18 +101,58 @@ class Claimer:
         self.floor.reset()
         return True
 
-    def _move_floor(self, rows: list[asyncpg.Record], full: bool, rescan: bool, elapsed: float) -> bool:
+    def _move_floor(self, row: asyncpg.Record, ends: list[Position | None], rescan: bool, elapsed: float) -> bool:
         """True when everything is to be scanned again at once."""
-        at, paused, snapshot, _, running = rows[0][:5]
-        paused = paused or ()
-        ends: list[Position | None] = [(at, 0)] * len(self.floor.lanes)
-        if full:
-            last = max(row[5] for row in rows)
-            ends[last - 1] = max((row[6], row[7]) for row in rows if row[5] == last)
-            ends[last:] = [None] * (len(ends) - last)
+        at, paused = row[AT], row[PAUSED] or ()
         if not self.floor.claimed(at, ends, paused, elapsed):
             return True
-        return rescan and self.floor.observed(at, Snapshot.parse(snapshot), running or (), ends, paused)
+        return rescan and self.floor.observed(at, Snapshot.parse(row[SNAPSHOT]), row[RUNNING] or (), ends, paused)
+
+
+class FreeCourse(Course):
+    """Rows without order or owner."""
+
+    def __init__(self, link: Link, worker: str, queues: Sequence[str], known: Known, lease: float) -> None:
+        lanes = [Lane(queue, priority) for priority in range(4) for queue in queues]
+        super().__init__(link, lanes)
+        self._worker = worker
+        self._known = known
+        self._lease = lease
+        self._lane_queues = [lane.queue for lane in lanes]
+        self._lane_priorities = [lane.priority for lane in lanes]
+        self._patrol = _Patrol(self.floor)
+        self.looks_for_guarded = False
+        self.guarded_waits = False
+        """Were rows seen that only the guarded course takes?"""
+        self.owned: Sequence[str] = ()
+        """The queues whose buckets have owners."""
+
+    async def claim(self, limit: int) -> Batch:
+        """Claim up to `limit` due rows."""
+        await self._walk_patrol()
+        rescan = self._rescan_due()
+        starts = self.floor.starts(rescan)
+        began = time.monotonic()
+        rows = await self._ask(
+            "claim",
+            self._lane_queues, self._lane_priorities, [at for at, _ in starts], [seq for _, seq in starts],
+            limit, self._known.kinds, self._known.spread, self._worker, self._lease, rescan,
+            rescan and self.looks_for_guarded,
+        )  # fmt: skip
+        head = rows[0]
+        claims = [Claim(*row[CLAIM]) for row in rows] if head[LANE] is not None else []
+        self.guarded_waits = self.guarded_waits or bool(head[GUARDED])
+        self.owned = head[OWNED] or ()
+        self._settle(rows, self._ends(rows, len(claims) >= limit), began, rescan, idle=not claims)
+        return Batch(claims, head[SUSPECTS])
+
+    def _ends(self, rows: list[asyncpg.Record], full: bool) -> list[Position | None]:
+        ends: list[Position | None] = [(rows[0][AT], 0)] * len(self.floor.lanes)
+        if full:
+            last = max(row[LANE] for row in rows)
+            ends[last - 1] = max((row[AVAILABLE_AT], row[SEQ]) for row in rows if row[LANE] == last)
+            ends[last:] = [None] * (len(ends) - last)
+        return ends
 
     async def _walk_patrol(self) -> None:
         """Walk the lanes whose turn it is, one long chunk at most."""

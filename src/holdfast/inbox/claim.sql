@@ -1,9 +1,11 @@
 -- Claim due rows of the lanes, in the order of the index, from each lane's floor on.
 -- Takes    $1–$4 lanes: queue, priority, floor (available_at, seq); $5 limit; $6 kinds, $7 {kind: [oldest, newest]}
 --          payload versions of kinds that know more than version 1; $8 worker; $9 lease in seconds; $10 rescan?
--- Returns  at least one row: the time, paused queues, and on a rescan the snapshot, whether suspects wait that
---          claim_suspect.sql would take, and the xids that run; then one row per claim (lane is null when there is
---          none). A row that was cancelled while an earlier attempt ran is marked so, and is not to be run.
+--          $11 look for ordered rows, too?
+-- Returns  at least one row: the time, paused queues, and on a rescan the snapshot, whether suspects wait, and the xids
+--          that run; whether ordered rows wait, if asked for; the owned queues; then one row per claim (lane is null when
+--          there is none). A row that was cancelled while an earlier attempt ran is marked so, and is not to be run.
+--          Ordered and owned rows, and suspects, are left to claim_guarded.sql.
 -- Locks    the claimed rows, skipping locked ones. It waits only where Postgres itself does: two claims that reach a row
 --          in the moment in which a third commits lock that version in turn, for the length of a statement.
 -- Index    idx_inbox_claim per lane, then the primary key; idx_inbox_suspect on a rescan. Sorts nothing.
@@ -29,6 +31,7 @@ due as materialized (
           and holdfast.knows($6::text[], $7::jsonb, i.kind, i.payload_version)
           and i.crashes = 0
           and i.attempts < i.max_attempts
+          and not i.ordered
           and not i.owned
         order by i.available_at, i.seq
         limit $5
@@ -52,7 +55,7 @@ claimed as (
               greatest(i.available_at, timestamptz '0001-01-01 00:00:00+00') as available_at, i.seq,
               i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts, i.kind, i.payload_version,
               i.payload::text as payload, i.queue, i.partition_key, i.headers::text as headers, i.idempotency_key,
-              i.cancel_requested_at is not null as cancelled
+              i.cancel_requested_at is not null as cancelled, i.ordered
 )
 select holdfast.clock() as at,
        (select array_agg(q.name) from holdfast.queues q where q.paused_at is not null) as paused,
@@ -80,7 +83,24 @@ select holdfast.clock() as at,
            where x.dbid = (select own.datid from pg_stat_get_activity(pg_backend_pid()) own)
        )
        end as running,
+       -- From the left edge, so only while the guarded claim is not in use: its indexes are then as good as empty.
+       case when $11 then coalesce((
+           select true
+           from unnest($1::text[], $2::smallint[]) as l (queue, priority)
+           cross join lateral (
+               select i.id
+               from holdfast.inbox i
+               where i.status = 'pending' and i.ordered and not i.owned
+                 and i.queue = l.queue
+                 and i.priority = l.priority
+                 and i.available_at <= holdfast.clock()
+               order by i.available_at, i.seq
+               limit 1
+           ) o
+           limit 1
+       ), false) end as guarded,
+       (select array_agg(q.name) from holdfast.queues q where q.owned) as owned,
        c.lane, c.available_at, c.seq, c.id, c.lease_generation, c.fence, c.attempts, c.max_attempts, c.kind,
-       c.payload_version, c.payload, c.queue, c.partition_key, c.headers, c.idempotency_key, c.cancelled
+       c.payload_version, c.payload, c.queue, c.partition_key, c.headers, c.idempotency_key, c.cancelled, c.ordered
 from (select) as always
 left join claimed c on true

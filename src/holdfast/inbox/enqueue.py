@@ -21,7 +21,7 @@ MANY = 2000
 
 COLUMNS = (
     "id", "partition_key", "partition_bucket", "payload", "queue", "priority", "available_at", "max_attempts",
-    "payload_version", "headers",
+    "payload_version", "headers", "ordered", "skips", "owned",
 )  # fmt: skip
 """What COPY sends."""
 
@@ -48,6 +48,10 @@ class Terms:
     max_attempts: int
     version: int
     headers: str | None
+    ordered: bool | None = None
+    """One at a time and in order, per key; None: as the queue says."""
+    skips: bool | None = None
+    """Does a job that waits for its retry let the others of its key pass?"""
     own_id: bool = False
     """The caller brought the id: a repetition must find the first job."""
 
@@ -64,7 +68,7 @@ def one(database: Database, order: Order, terms: Terms) -> Operation[Job]:
     return Operation(
         database.sql("inbox", "enqueue"),
         (str(order.id), key, bucket(key), order.payload, terms.queue, terms.priority, terms.delay, terms.instant,
-         terms.max_attempts, terms.version, terms.headers),
+         terms.max_attempts, terms.version, terms.headers, terms.ordered, terms.skips),
         lambda rows: Job(order.id),
     )  # fmt: skip
 
@@ -110,7 +114,8 @@ def _many(database: Database, orders: Sequence[Order], terms: Terms) -> Operatio
     return Operation(
         database.sql("inbox", "enqueue_many"),
         ([str(order.id) for order in orders], keys, [bucket(key) for key in keys], [order.payload for order in orders],
-         terms.queue, terms.priority, terms.delay, terms.instant, terms.max_attempts, terms.version, terms.headers),
+         terms.queue, terms.priority, terms.delay, terms.instant, terms.max_attempts, terms.version, terms.headers,
+         terms.ordered, terms.skips),
         lambda rows: {order.id: Job(order.id) for order in orders},
     )  # fmt: skip
 
@@ -128,7 +133,7 @@ def _once(database: Database, orders: Sequence[Order], terms: Terms, shape: Call
         database.sql("inbox", "enqueue_once"),
         ([str(order.id) for order in orders], [order.key for order in orders], [order.payload for order in orders],
          [order.idempotency_key for order in orders], terms.kind, terms.queue, terms.priority, terms.delay,
-         terms.instant, terms.max_attempts, terms.version, terms.headers),
+         terms.instant, terms.max_attempts, terms.version, terms.headers, terms.ordered, terms.skips),
         decode,
     )  # fmt: skip
 
@@ -142,14 +147,26 @@ def _conflict(order: Order, found: str, conflict: str) -> IdempotencyConflict:
     )
 
 
-def records(orders: Sequence[Order], terms: Terms, now: datetime) -> list[tuple[object, ...]]:
-    """The rows as COPY sends them. `now` is the server's, taken after the transaction drew its xid."""
+def before_copy(database: Database, terms: Terms) -> tuple[str, tuple[object, ...]]:
+    """What to ask the server before COPY; `records` takes the answer."""
+    return database.sql("inbox", "enqueue_copy"), (
+        terms.queue,
+        terms.ordered,
+        terms.skips,
+        terms.delay,
+        terms.instant,
+    )
+
+
+def records(orders: Sequence[Order], terms: Terms, answer: Row) -> list[tuple[object, ...]]:
+    """The rows as COPY sends them. The answer's time is the server's, taken after the transaction drew its xid."""
+    now, ordered, skips, owned = answer
     at = max(terms.at, now) if terms.at is not None else now + timedelta(seconds=terms.delay or 0)
     rows: list[tuple[object, ...]] = []
     for order in orders:
         key = order.key if order.key is not None else str(order.id)
         rows.append(
             (order.id, key, bucket(key), order.payload, terms.queue, terms.priority, at, terms.max_attempts,
-             terms.version, terms.headers)
+             terms.version, terms.headers, ordered, skips, owned)
         )  # fmt: skip
     return rows

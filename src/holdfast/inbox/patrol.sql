@@ -7,9 +7,11 @@
 -- Index    idx_inbox_claim.
 with chunk as materialized (
     select greatest(i.available_at, timestamptz '0001-01-01 00:00:00+00') as available_at, i.seq, i.kind, i.payload_version,
-           i.crashes, i.attempts, i.max_attempts, i.owned
+           i.crashes, i.attempts, i.max_attempts
     from holdfast.inbox i
     where i.status = 'pending'
+      and not i.ordered
+      and not i.owned
       and i.queue = $1
       and i.priority = $2
       and (i.available_at, i.seq) > ($3::timestamptz, $4::bigint)
@@ -23,7 +25,6 @@ runnable as (
     where holdfast.knows($8::text[], $9::jsonb, c.kind, c.payload_version)
       and c.crashes = 0
       and c.attempts < c.max_attempts
-      and not c.owned
     limit 1
 ),
 ending as (select max(c.available_at) as at from chunk c)

@@ -46,6 +46,8 @@ class Lane:
 
     queue: str
     priority: int
+    bucket: int | None = None
+    """Of an owned queue; None: rows that nobody owns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,16 @@ class Floor:
         self._last = self._rescan = START[0]
         for marks in self._marks.values():
             marks.hint = marks.safe = START
+
+    def restart(self) -> None:
+        """Scan every lane from its very start, once."""
+        for marks in self._marks.values():
+            marks.hint = START
+
+    def relane(self, lanes: Iterable[Lane]) -> None:
+        """Other lanes from now on; those that stay keep their marks."""
+        self.lanes = tuple(lanes)
+        self._marks = {lane: self._marks.get(lane) or _Marks() for lane in self.lanes}
 
     def claimed(
         self, at: datetime, ends: Sequence[Position | None], paused: Iterable[str], elapsed: float = 0.0

@@ -20,7 +20,7 @@ class Claim:
 
     __slots__ = (
         "attempt", "cancelled", "fence", "generation", "headers", "id", "idempotency_key", "key", "kind",
-        "max_attempts", "payload", "queue", "slot", "version",
+        "max_attempts", "ordered", "payload", "queue", "slot", "version",
     )  # fmt: skip
 
     def __init__(
@@ -38,6 +38,7 @@ class Claim:
         headers: str | None,
         idempotency_key: str | None,
         cancelled: bool = False,
+        ordered: bool = False,
     ) -> None:
         self.id = id
         self.generation = generation
@@ -53,6 +54,8 @@ class Claim:
         self.idempotency_key = idempotency_key
         self.cancelled = cancelled
         """Cancelled while an earlier attempt ran: to be abandoned, not run."""
+        self.ordered = ordered
+        """One at a time of its key: its end may let another begin."""
         self.slot = -1
 
     def __repr__(self) -> str:

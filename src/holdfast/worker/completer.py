@@ -38,6 +38,8 @@ class Completer:
         self._task: asyncio.Task[None] | None = None
         self.busy: Callable[[], bool] = lambda: False
         """Are handlers running? Then a batch lingers for more; set by the worker."""
+        self.vacate: Callable[[Claim], None] = lambda claim: None
+        """The ending of an ordered row is written, or lost; set by the worker."""
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._loop(), name="holdfast completer")
@@ -144,7 +146,12 @@ class Completer:
             if claim.id in lost:
                 self._lose(claim)
             else:
-                self._ledger.free(claim.slot)
+                self._free(claim)
+
+    def _free(self, claim: Claim) -> None:
+        self._ledger.free(claim.slot)
+        if claim.ordered:
+            self.vacate(claim)
 
     def _lose(self, claim: Claim) -> None:
         log.warning(
@@ -154,4 +161,4 @@ class Completer:
             claim.generation,
         )
         self._tally.lease_lost += 1
-        self._ledger.free(claim.slot)
+        self._free(claim)

@@ -24,7 +24,8 @@ from .. import __version__
 from ..db.link import Link, backoff
 from ..db.safety import check_server
 from ..errors import Cancelled, ConfigurationError, Contended, LeaseLost, Timeout, Unreachable
-from ..inbox.claim import Claimer, Known
+from ..inbox.claim import Known
+from ..inbox.claimer import Claimer
 from ..model.job import Claim
 from ..model.outcome import Abandoned, Lost, Released
 from ..ownership import members
@@ -75,9 +76,11 @@ class Engine:
         self._claim_link = Link(app.database, f"claim {name}", deadline=settings.deadline)
         self._write_link = Link(app.database, f"write {name}", deadline=settings.deadline)
         known = Known({kind: (d.oldest, d.version) for kind, d in self._definitions.items()})
-        self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease)
+        ordered = any(d.ordered for d in self._definitions.values())
+        self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease, ordered)
         self._completer = Completer(self._write_link, name, ledger, self.tally, settings.lease, settings.batch)
         self._completer.busy = lambda: bool(self._running or self._ready)
+        self._completer.vacate = self._vacate
         self._runner: JobRunner
         self._ready: deque[Claim] = deque()
         self._ready_since = 0.0
@@ -86,6 +89,8 @@ class Engine:
         self._turn_ends = 0.0
         self._turn_ended = False
         self._demand = asyncio.Event()
+        self._look = asyncio.Event()
+        """Something may be there to be claimed: cut the pause short."""
         self._handler_time = AHEAD
         self._draining = asyncio.Event()
         self._suspects = False
@@ -135,6 +140,7 @@ class Engine:
         """Stop claiming. `stop` does the rest."""
         self._draining.set()
         self._demand.set()
+        self._look.set()
 
     @property
     def handlers_left(self) -> bool:
@@ -152,6 +158,7 @@ class Engine:
         self._release_ready()
         deadline = time.monotonic() + (self.settings.drain if within is None else within)
         while self._running and time.monotonic() < deadline:
+            await self._release_vacated()
             await asyncio.sleep(0.01)
         await self._stop_running()
         for task in [*self._hands, *self._loops]:
@@ -164,6 +171,7 @@ class Engine:
             )
         await self._runner.close()
         await self._release_unknown()
+        await self._release_vacated()
         self.tally.publish(self.ledger)
 
     async def leave(self) -> None:
@@ -201,6 +209,12 @@ class Engine:
             with suppress(Unreachable, Contended):
                 await self._write_link.run("inbox", "release_worker", self.name, deadline=5)
 
+    async def _release_vacated(self) -> None:
+        """We claim no more: the next of an ordered key is for others."""
+        if self.claimer.guarded.vacated:
+            with suppress(Unreachable, Contended):
+                await self.claimer.guarded.release(deadline=5)
+
     async def _say(self, status: str) -> None:
         try:
             await members.leave(self._write_link, self.name, status)
@@ -228,8 +242,9 @@ class Engine:
             if want <= 0 or self._keeper_late():
                 await self._wait_demand()
                 continue
+            self._look.clear()
             try:
-                got = await self._claim(want)
+                found = await self._claim(want)
                 failures = 0
             except Exception as error:
                 failures += 1
@@ -237,7 +252,7 @@ class Engine:
                 self._note_failure(error, failures)
                 await self._sleep(backoff(failures))
                 continue
-            if got:
+            if found:
                 pause = self.settings.poll_min
             else:
                 await self._sleep(pause * random.uniform(0.75, 1.25))
@@ -249,18 +264,24 @@ class Engine:
         elif failures == 1:
             log.warning("claim: %s; trying again", error)
 
-    async def _claim(self, want: int) -> int:
+    async def _claim(self, want: int) -> bool:
+        """False when there is nothing to do for now."""
         if self._suspects and time.monotonic() >= self._solo_at and await self._run_suspect():
-            return 1
+            return True
         if self._draining.is_set():
-            return 0
+            return False
         at = marks.now()
         batch = await self.claimer.claim(want)
         if batch.suspects is not None:
             self._suspects = batch.suspects
         self.tally.rescans = self.claimer.rescans
         self._take(batch.claims, at)
-        return len(batch.claims)
+        return bool(batch.claims) or batch.more
+
+    def _vacate(self, claim: Claim) -> None:
+        self.claimer.guarded.vacate(claim)
+        self._demand.set()
+        self._look.set()
 
     def _take(self, claims: list[Claim], at: int) -> None:
         if not claims:
@@ -299,7 +320,7 @@ class Engine:
     async def _sleep(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._draining.wait()
+                await self._look.wait()
 
     def _keeper_late(self) -> bool:
         """Nobody has renewed for a while: claim nothing more that nobody would look after."""
@@ -396,6 +417,8 @@ class Engine:
         self._handler_time += (took - self._handler_time) * (0.5 if took > self._handler_time else 0.1)
         if outcome is None:
             self.ledger.free(claim.slot)
+            if claim.ordered:
+                self._vacate(claim)
         else:
             self._completer.add(claim, outcome)
         if len(self._ready) * 2 < self.settings.prefetch:

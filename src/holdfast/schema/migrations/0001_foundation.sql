@@ -99,7 +99,10 @@ create table holdfast.workers (
 
 create table holdfast.queues (
     name      text collate "C" primary key,
-    paused_at timestamptz
+    paused_at timestamptz,
+    ordered   boolean not null default false,            -- its jobs run one at a time and in order, per key …
+    skips     boolean not null default false,            -- … but one that waits for its retry does not hold its key
+    owned     boolean not null default false             -- its buckets belong to its workers, by the ring
 );
 
 -- ---------------------------------------------------------------------------------------------------------------
@@ -137,8 +140,9 @@ create table holdfast.inbox (
     last_error          text,
     errors              jsonb,                                  -- every failed attempt, oldest first
     idempotency_key     text collate "C" check (octet_length(idempotency_key) between 1 and 512),
-    ordered             boolean not null default false,
-    owned               boolean not null default false,
+    ordered             boolean not null default false,         -- one at a time and in order of seq, per queue and key
+    skips               boolean not null default false,         -- while it waits for its retry it does not hold its key
+    owned               boolean not null default false,         -- claimed by the owner of its bucket
     created_at          timestamptz not null default now()
 ) with (
     fillfactor = 70,
@@ -152,17 +156,26 @@ create table holdfast.inbox (
     autovacuum_analyze_threshold = 50000
 );
 
--- The claim walks this index in its own order, from its floor on; nothing else decides the order of claims.
-create index idx_inbox_claim on holdfast.inbox (queue, priority, available_at, seq) where status = 'pending';
+-- The claim walks these indexes in their own order, from its floor on; nothing else decides the order of claims.
+-- A pending row is in exactly one of the three, so that no claim walks rows that are another's.
+create index idx_inbox_claim on holdfast.inbox (queue, priority, available_at, seq)
+    where status = 'pending' and not ordered and not owned;
+
+create index idx_inbox_ordered_claim on holdfast.inbox (queue, priority, available_at, seq)
+    where status = 'pending' and ordered and not owned;
+
+create index idx_inbox_bucket_claim on holdfast.inbox (queue, partition_bucket, priority, available_at, seq)
+    where status = 'pending' and owned;
+
+-- What is unfinished of an ordered key, in order: the first is its head.
+create index idx_inbox_key on holdfast.inbox (queue, partition_key, seq)
+    where ordered and status in ('pending', 'processing', 'blocked');
 
 -- Rows whose last attempt took its process down run alone; there are few.
 create index idx_inbox_suspect on holdfast.inbox (available_at, seq) where status = 'pending' and crashes > 0;
 
 -- Pending rows without an attempt left: only hand-written SQL makes them; housekeeping buries them.
 create index idx_inbox_exhausted on holdfast.inbox (id) where status = 'pending' and attempts >= max_attempts;
-
-create index idx_inbox_bucket_claim on holdfast.inbox (queue, partition_bucket, priority, available_at, seq)
-    where status = 'pending' and owned;
 
 create index idx_inbox_stale_processing on holdfast.inbox (lease_expires_at, id) where status = 'processing';
 
@@ -172,6 +185,7 @@ create index idx_inbox_cancel on holdfast.inbox (claimed_by) where status = 'pro
 create unique index idx_inbox_partition_processing on holdfast.inbox (queue, partition_key)
     where ordered and status = 'processing';
 
+-- Rows behind an unfinished head of their key; housekeeping looks over the keys in it.
 create index idx_inbox_blocked on holdfast.inbox (queue, partition_key, seq) where status = 'blocked';
 
 create index idx_inbox_dead on holdfast.inbox (dead_at, id) where status = 'dead_letter';

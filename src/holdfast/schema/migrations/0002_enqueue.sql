@@ -1,5 +1,19 @@
 -- holdfast.enqueue(): work from any language, in the caller's own transaction.
 
+-- Refuses an ordered job that is due later: it would hold up its key until then. Called for ordered jobs only.
+create function holdfast.may_wait(queue text, skips boolean, available_at timestamptz) returns boolean
+    language plpgsql volatile
+    as $$
+begin
+    if not skips and available_at > clock_timestamp() + interval '1 second' then
+        raise exception 'delay, at: an ordered job of queue % that is due later would hold up its key until then', queue
+            using errcode = 'HF001',
+                  hint = 'Enqueue it when it is due, or let waiting jobs be skipped (on_failure "skip").';
+    end if;
+    return true;
+end
+$$;
+
 -- In what a job differs from one that was asked for under the same key or id; null: in nothing.
 create function holdfast.difference(kind text, payload jsonb, asked_kind text, asked_payload jsonb) returns text
     language sql immutable parallel safe
@@ -13,7 +27,7 @@ create function holdfast.difference(kind text, payload jsonb, asked_kind text, a
 -- something else comes back in "conflict".
 create function holdfast.enqueue_once(
     id uuid, kind text, payload jsonb, queue text, key text, priority int, available_at timestamptz,
-    idempotency_key text, max_attempts int, payload_version int, headers jsonb
+    idempotency_key text, max_attempts int, payload_version int, headers jsonb, ordered boolean, skips boolean
 ) returns table (job_id uuid, existed boolean, conflict text)
     language plpgsql volatile
     as $$
@@ -47,10 +61,15 @@ begin
     loop
         insert into holdfast.inbox as i (
             id, partition_key, partition_bucket, payload, queue, priority, available_at, idempotency_key, max_attempts,
-            payload_version, headers)
+            payload_version, headers, ordered, skips, owned)
         select
             job, coalesce(key, job::text), holdfast.bucket(coalesce(key, job::text)), payload, queue, priority,
-            greatest(available_at, clock_timestamp()), idempotency_key, max_attempts, payload_version, headers
+            greatest(available_at, clock_timestamp()), idempotency_key, max_attempts, payload_version, headers,
+            coalesce(ordered, q.ordered, false)
+                and holdfast.may_wait(queue, coalesce(skips, q.skips, false), available_at),
+            coalesce(skips, q.skips, false), coalesce(q.owned, false)
+        from (select) as always
+        left join holdfast.queues q on q.name = queue
         where pg_current_xact_id() is not null               -- drawn before the clock is read: the claim floor needs it
         on conflict do nothing
         returning i.id into made;
@@ -91,7 +110,7 @@ $$;
 -- names it in "conflict", and the caller's transaction is as it was before.
 create function holdfast.enqueue_each(
     ids uuid[], keys text[], payloads jsonb[], idempotency_keys text[], kind text, queue text, priority int,
-    available_at timestamptz, max_attempts int, payload_version int, headers jsonb
+    available_at timestamptz, max_attempts int, payload_version int, headers jsonb, ordered boolean, skips boolean
 ) returns table (n int, job_id uuid, existed boolean, conflict text)
     language plpgsql volatile
     as $$
@@ -102,7 +121,7 @@ begin
             select 1, o.job_id, o.existed, o.conflict
             from holdfast.enqueue_once(
                 ids[1], kind, payloads[1], queue, keys[1], priority, available_at, idempotency_keys[1], max_attempts,
-                payload_version, headers) o;
+                payload_version, headers, ordered, skips) o;
         return;
     end if;
     begin
@@ -112,7 +131,7 @@ begin
             select o.job_id, o.existed, o.conflict into job_id, existed, conflict
             from holdfast.enqueue_once(
                 ids[n], kind, payloads[n], queue, keys[n], priority, available_at, idempotency_keys[n], max_attempts,
-                payload_version, headers) o;
+                payload_version, headers, ordered, skips) o;
             if conflict is not null then
                 raise exception using errcode = 'HF002';     -- undoes the ones before
             end if;
@@ -138,7 +157,9 @@ create function holdfast.enqueue(
     max_attempts int default 5,
     version int default 1,
     headers jsonb default null,
-    id uuid default null
+    id uuid default null,
+    ordered boolean default null,        -- null: as the queue says
+    skips boolean default null
 ) returns uuid
     language plpgsql volatile
     as $$
@@ -186,7 +207,7 @@ begin
     select o.* into made
     from holdfast.enqueue_once(
         id, kind, payload, queue, key, priority, coalesce(at, clock_timestamp() + delay), idempotency_key, max_attempts,
-        version, headers) o;
+        version, headers, ordered, skips) o;
     if made.conflict is not null then
         raise exception 'idempotency key % belongs to job %, which has %', idempotency_key, made.job_id, made.conflict
             using errcode = 'HF002', hint = 'Use a new key for new work.';

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -74,7 +75,9 @@ class Session:
         worker: str = "w1",
         take: int = 25,
         *,
-        scan: int = 50,
+        look: int = 50,
+        park: bool = True,
+        hint: Position = (datetime(9999, 1, 1, tzinfo=UTC), 0),
         queues: Sequence[str] = ("default",),
         vacated: Sequence[tuple[str, str]] = (),
         buckets: Sequence[int] = (),
@@ -83,15 +86,17 @@ class Session:
         lease: float = LEASE,
         rescan: bool = False,
     ) -> list[asyncpg.Record]:
-        """The guarded claim, from the very start of every lane; `buckets` of the first queue are owned."""
+        """The guarded claim, from the start, as if all had been passed before; `buckets` of the first are owned."""
         lanes = [(queue, priority, None) for priority in range(4) for queue in queues]
         lanes += [(queues[0], priority, bucket) for priority in range(4) for bucket in buckets]  # type: ignore[misc]
         knows = Known(dict(known))
         return await self.inbox(
             "claim_guarded",
             [queue for queue, _, _ in lanes], [priority for _, priority, _ in lanes], [b for _, _, b in lanes],
-            [START[0]] * len(lanes), [START[1]] * len(lanes), [queue for queue, _ in vacated],
-            [key for _, key in vacated], scan, take, suspects, knows.kinds, knows.spread, worker, lease, rescan,
+            [START[0]] * len(lanes), [START[1]] * len(lanes), [hint[0]] * len(lanes), [hint[1]] * len(lanes),
+            [queue for queue, _ in vacated], [key for _, key in vacated], [True] * len(vacated), look, 50, take,
+            suspects, park,
+            knows.kinds, knows.spread, worker, lease, rescan,
         )  # fmt: skip
 
     async def claim_guarded(self, worker: str = "w1", take: int = 25, **options: Any) -> list[Claim]:

@@ -75,6 +75,8 @@ class Engine:
         self._database = app.database
         self._claim_link = Link(app.database, f"claim {name}", deadline=settings.deadline)
         self._write_link = Link(app.database, f"write {name}", deadline=settings.deadline)
+        self._key_link = Link(app.database, f"keys {name}", deadline=settings.deadline)
+        """Connects when the first ordered row has ended."""
         known = Known({kind: (d.oldest, d.version) for kind, d in self._definitions.items()})
         ordered = any(d.ordered for d in self._definitions.values())
         self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease, ordered)
@@ -91,6 +93,8 @@ class Engine:
         self._demand = asyncio.Event()
         self._look = asyncio.Event()
         """Something may be there to be claimed: cut the pause short."""
+        self._vacant = asyncio.Event()
+        """An ordered row has ended here: its key may have a next one."""
         self._handler_time = AHEAD
         self._draining = asyncio.Event()
         self._suspects = False
@@ -119,7 +123,7 @@ class Engine:
             hand = asyncio.create_task(self._hand(), name=f"holdfast hand {number}")
             hand.add_done_callback(self._loop_ended)
             self._hands.append(hand)
-        for loop in (self._claim_loop, self._watch_loop):
+        for loop in (self._claim_loop, self._hand_over_loop, self._watch_loop):
             task = asyncio.create_task(loop(), name=f"holdfast {loop.__name__}")
             task.add_done_callback(self._loop_ended)
             self._loops.append(task)
@@ -141,6 +145,7 @@ class Engine:
         self._draining.set()
         self._demand.set()
         self._look.set()
+        self._vacant.set()
 
     @property
     def handlers_left(self) -> bool:
@@ -177,8 +182,8 @@ class Engine:
     async def leave(self) -> None:
         """Leave the registry; after `stop`, and best after the last heartbeat, which would say that we are back."""
         await self._say("dead")
-        await self._claim_link.close()
-        await self._write_link.close()
+        for link in (self._claim_link, self._write_link, self._key_link):
+            await link.close()
         log.info("worker %s stopped: %s completed", self.name, self.tally.completed)
 
     async def stop_now(self) -> None:
@@ -187,12 +192,13 @@ class Engine:
 
     async def _end_claiming(self) -> None:
         """A claim that is under way may have committed: its rows must be known before they can go back."""
-        claiming = self._loops[0]
+        claiming = self._loops[:2]
         try:
             async with asyncio.timeout(5):
-                await asyncio.wait([claiming])
+                await asyncio.wait(claiming)
         except TimeoutError:
-            claiming.cancel()
+            for loop in claiming:
+                loop.cancel()
 
     async def _stop_running(self) -> None:
         for running in list(self._running.values()):
@@ -211,9 +217,9 @@ class Engine:
 
     async def _release_vacated(self) -> None:
         """We claim no more: the next of an ordered key is for others."""
-        if self.claimer.guarded.vacated:
-            with suppress(Unreachable, Contended):
-                await self.claimer.guarded.release(deadline=5)
+        with suppress(Unreachable, Contended):
+            if self.claimer.guarded.vacated > 0:
+                await self._hand_over(0)
 
     async def _say(self, status: str) -> None:
         try:
@@ -239,7 +245,7 @@ class Engine:
         failures = 0
         while not self._draining.is_set():
             want = self._want()
-            if want <= 0 or self._keeper_late():
+            if want <= 0:
                 await self._wait_demand()
                 continue
             self._look.clear()
@@ -280,8 +286,27 @@ class Engine:
 
     def _vacate(self, claim: Claim) -> None:
         self.claimer.guarded.vacate(claim)
-        self._demand.set()
-        self._look.set()
+        self._vacant.set()
+
+    async def _hand_over_loop(self) -> None:
+        """Go on with the keys whose row has ended here."""
+        failures = 0
+        while not self._draining.is_set():
+            await self._vacant.wait()
+            self._vacant.clear()
+            while self.claimer.guarded.vacated > 0 and not self._draining.is_set():
+                try:
+                    # One row has ended for each that may come, so there is room; claims along the lanes leave it.
+                    await self._hand_over(0 if self._overloaded() else self.ledger.room)
+                    failures = 0
+                except Exception as error:
+                    failures += 1
+                    self._note_failure(error, failures)
+                    await asyncio.sleep(backoff(failures))
+
+    async def _hand_over(self, limit: int) -> None:
+        at = marks.now()
+        self._take(await self.claimer.guarded.hand_over(self._key_link, limit), at)
 
     def _take(self, claims: list[Claim], at: int) -> None:
         if not claims:
@@ -301,15 +326,22 @@ class Engine:
 
     def _want(self) -> int:
         """How many rows to claim now: 0 until there is room worth a round trip."""
-        if self._completer.backlog >= UNWRITTEN:
+        if self._overloaded():
             return 0
-        held = len(self._ready) + len(self._running)
-        ahead = min(self.settings.prefetch, int(self.settings.concurrency * AHEAD / max(self._handler_time, 1e-6)))
-        if self._handler_time >= AHEAD:
-            ahead = 0
-        target = self.settings.concurrency + ahead
-        room = min(target - held, self.settings.batch, self.ledger.room)
+        held = len(self._ready) + len(self._running) + self.claimer.guarded.vacated
+        ahead = self._ahead()
+        room = min(self.settings.concurrency + ahead - held, self.settings.batch, self.ledger.room)
         return room if room >= max(1, ahead // 2) or not self._ready else 0
+
+    def _ahead(self) -> int:
+        """How many rows to hold beyond the running ones."""
+        if self._handler_time >= AHEAD:
+            return 0
+        return min(self.settings.prefetch, int(self.settings.concurrency * AHEAD / max(self._handler_time, 1e-6)))
+
+    def _overloaded(self) -> bool:
+        """Too much is unwritten, or nobody would look after what is claimed now."""
+        return self._completer.backlog >= UNWRITTEN or self._keeper_late()
 
     async def _wait_demand(self) -> None:
         self._demand.clear()

@@ -4,10 +4,11 @@ import asyncpg
 import psycopg
 
 from tests.support.databases import Server, wants_old_postgres
+from tests.support.pooler import direct
 
 
 async def test_a_database_of_ones_own(database_url: str) -> None:
-    connection = await asyncpg.connect(database_url)
+    connection = await asyncpg.connect(direct(database_url))
     try:
         assert await connection.fetchval("select count(*) from pg_stat_user_tables") == 0
         assert await connection.fetchval("show server_encoding") == "UTF8"
@@ -20,13 +21,13 @@ def test_databases_are_copied_from_a_template(postgres: Server) -> None:
 
     def prepare(url: str) -> None:
         prepared.append(url)
-        with psycopg.connect(url) as connection:
+        with psycopg.connect(direct(url)) as connection:
             connection.execute("create table marker as select 42 as n")
 
     for _ in range(2):
         with (
             postgres.database(postgres.template("test_fixtures", prepare)) as url,
-            psycopg.connect(url) as connection,
+            psycopg.connect(direct(url)) as connection,
         ):
             assert connection.execute("select n from marker").fetchone() == (42,)
     assert len(prepared) == 1

@@ -68,6 +68,10 @@ class Database:
             )
         except REFUSALS as error:
             raise self.refusal(error) from None
+        except asyncpg.ProtocolViolationError as error:
+            if "unsupported startup parameter" in str(error):
+                raise self.refusal(error) from None
+            raise
         if self.pooler:
             await pooler.tame(connection)
         return connection
@@ -79,9 +83,14 @@ class Database:
         return asyncpg.create_pool(self.url, min_size=0, timeout=CONNECT_TIMEOUT, **arguments)
 
     def refusal(self, error: Exception) -> ConfigurationError:
-        """What to tell of one of `REFUSALS`."""
+        """What to tell of one of `REFUSALS`, or of a pooler that we were not told of."""
         if isinstance(error, asyncpg.InvalidCatalogNameError):
             return ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.")
+        if isinstance(error, asyncpg.ProtocolViolationError):
+            return ConfigurationError(
+                f"There is a pooler at {self.shown}, which passes no settings on ({error}). "
+                "Say that it is one: Holdfast(pooler=True), HOLDFAST_POOLER=1 or --pooler."
+            )
         return ConfigurationError(f"The server at {self.shown} refused to log us in: {error}")
 
     @property

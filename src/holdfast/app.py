@@ -13,7 +13,7 @@ import asyncpg
 
 from .context import Context, TxContext
 from .db import callers, pooler
-from .db.database import REFUSALS, Database, resolve_pooler, resolve_url
+from .db.database import Database, resolve_pooler, resolve_url
 from .db.link import backoff, translate
 from .db.portal import Portal
 from .definitions import Upcast, define
@@ -224,9 +224,9 @@ class Holdfast:
                 f"The schema {self.database.schema!r} at {self.database.shown} is missing or older than this release "
                 f"({error}). Run: holdfast migrate"
             ) from error
-        except REFUSALS as error:
-            raise self.database.refusal(error) from None
         except Exception as error:
+            if refused := self.database.refusal(error):
+                raise refused from None
             translated = translate(error)
             if translated is error:
                 raise

@@ -185,6 +185,20 @@ async def test_a_pooler_that_we_were_not_told_of(migrated_url: str) -> None:
     assert migrated_url not in str(refused.value), "it holds a password"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"), [("/holdfast_", "/no_", "createdb"), (":", ":x", "refused to log us in")]
+)
+async def test_what_the_pooler_refuses_is_not_asked_again(migrated_url: str, old: str, new: str, said: str) -> None:
+    scheme, _, rest = migrated_url.partition("://")
+    url = f"{scheme}://{rest.replace(old, new, 1)}"
+    hf = Holdfast(url)
+    with pytest.raises(ConfigurationError, match=said):
+        await hf.pause("mail")
+    with pytest.raises(ConfigurationError, match=said):
+        await Link(database_at(url), "claim").fetch("select 1")
+    await hf.close()
+
+
 @pytest.mark.parametrize("way", ["flag", "variable", "neither"])
 def test_ways_to_tell_a_worker(migrated_url: str, tmp_path: Path, way: str) -> None:
     with running_fleet(migrated_url, tmp_path) as fleet:

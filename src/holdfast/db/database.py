@@ -66,11 +66,9 @@ class Database:
                 command_timeout=COMMAND_TIMEOUT,
                 **(pooler.arguments() if self.pooler else {"server_settings": settings}),
             )
-        except REFUSALS as error:
-            raise self.refusal(error) from None
-        except asyncpg.ProtocolViolationError as error:
-            if "unsupported startup parameter" in str(error):
-                raise self.refusal(error) from None
+        except asyncpg.PostgresError as error:
+            if refused := self.refusal(error):
+                raise refused from None
             raise
         if self.pooler:
             await pooler.tame(connection)
@@ -82,15 +80,17 @@ class Database:
             arguments |= {**pooler.arguments(), "init": pooler.tame, "reset": pooler.keep}
         return asyncpg.create_pool(self.url, min_size=0, timeout=CONNECT_TIMEOUT, **arguments)
 
-    def refusal(self, error: Exception) -> ConfigurationError:
-        """What to tell of one of `REFUSALS`, or of a pooler that we were not told of."""
-        if isinstance(error, asyncpg.InvalidCatalogNameError):
-            return ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.")
-        if isinstance(error, asyncpg.ProtocolViolationError):
+    def refusal(self, error: BaseException) -> ConfigurationError | None:
+        """What to tell of an answer to a login that asking again does not change; None: it is another error."""
+        if not isinstance(error, REFUSALS) and not pooler.refuses(error):
+            return None
+        if "unsupported startup parameter" in str(error):
             return ConfigurationError(
                 f"There is a pooler at {self.shown}, which passes no settings on ({error}). "
                 "Say that it is one: Holdfast(pooler=True), HOLDFAST_POOLER=1 or --pooler."
             )
+        if isinstance(error, asyncpg.InvalidCatalogNameError) or pooler.knows_no_database(error):
+            return ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.")
         return ConfigurationError(f"The server at {self.shown} refused to log us in: {error}")
 
     @property

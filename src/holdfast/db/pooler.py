@@ -17,17 +17,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 
 APPLICATION = "holdfast"
+_REFUSALS = re.compile(
+    "unsupported startup parameter|authentication failed|no such (user|database)|database .* does not exist"
+)
 
 
 def arguments() -> dict[str, Any]:
     """How asyncpg is to connect."""
     return {"statement_cache_size": 0, "server_settings": {"application_name": APPLICATION}}
+
+
+def refuses(error: BaseException) -> bool:
+    """Is this a pooler's way to say that it will not let us in? All its words have one SQLSTATE, 08P01."""
+    return isinstance(error, asyncpg.ProtocolViolationError) and _REFUSALS.search(str(error)) is not None
+
+
+def knows_no_database(error: BaseException) -> bool:
+    return refuses(error) and "database" in str(error)
 
 
 async def tame(connection: asyncpg.Connection[asyncpg.Record]) -> None:

@@ -12,8 +12,8 @@ from uuid import UUID
 import asyncpg
 
 from .context import Context, TxContext
-from .db import callers
-from .db.database import REFUSALS, Connection, Database, resolve_url
+from .db import callers, pooler
+from .db.database import Database, resolve_pooler, resolve_url
 from .db.link import backoff, translate
 from .db.portal import Portal
 from .definitions import OnFailure, Upcast, define
@@ -60,11 +60,16 @@ class Holdfast:
     """One installation of Holdfast: a database, a schema in it, and the tasks of this application.
 
     `url` defaults to HOLDFAST_DATABASE_URL, then DATABASE_URL, then libpq's PG* variables. Nothing connects before
-    something is asked for.
+    something is asked for. `pooler` says that a transaction pooler is in between, and defaults to HOLDFAST_POOLER.
     """
 
     def __init__(
-        self, url: str | None = None, *, schema: str = "holdfast", pooler: bool = False, limits: Limits = DEFAULT_LIMITS
+        self,
+        url: str | None = None,
+        *,
+        schema: str = "holdfast",
+        pooler: bool | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._url = url
         self._schema = check_schema(schema)
@@ -80,7 +85,7 @@ class Holdfast:
     def database(self) -> Database:
         """Where it is; read from the environment on first use, so that importing an application needs no database."""
         if self._database is None:
-            self._database = Database(resolve_url(self._url), self._schema, self._pooler)
+            self._database = Database(resolve_url(self._url), self._schema, resolve_pooler(self._pooler))
         return self._database
 
     # Declaring
@@ -231,12 +236,12 @@ class Holdfast:
                 f"The schema {self.database.schema!r} at {self.database.shown} is missing or older than this release "
                 f"({error}). Run: holdfast migrate"
             ) from error
-        except REFUSALS as error:
-            raise self.database.refusal(error) from None
         except Exception as error:
             if getattr(error, "sqlstate", None) == REFUSED:
                 field, _, problem = str(error).partition(": ")
                 raise InvalidInput(field, problem) from None
+            if refused := self.database.refusal(error):
+                raise refused from None
             translated = translate(error)
             if translated is error:
                 raise
@@ -249,15 +254,7 @@ class Holdfast:
             if pool is None:
                 for gone in [other for other in self._pools if other.is_closed()]:
                     del self._pools[gone]
-                pool = self._pools[loop] = asyncpg.create_pool(
-                    self.database.url,
-                    min_size=0,
-                    max_size=10,
-                    command_timeout=30,
-                    timeout=10,
-                    statement_cache_size=0 if self.database.pooler else 100,
-                    reset=_keep,
-                )
+                pool = self._pools[loop] = self.database.pool(max_size=10, command_timeout=30, reset=pooler.keep)
         return await pool
 
     def portal_run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -363,10 +360,6 @@ class Holdfast:
     def close_sync(self) -> None:
         """As `close`, for code that does not await."""
         asyncio.run(self.close())
-
-
-async def _keep(connection: Connection) -> None:
-    """Nothing of ours is kept in a session, so there is nothing to reset between uses."""
 
 
 __all__ = ["Holdfast"]

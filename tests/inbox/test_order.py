@@ -167,9 +167,10 @@ async def test_a_key_in_another_hand_is_left_and_the_floor_is_told(one: Session,
 async def test_more_heads_than_room_are_left_pending(one: Session) -> None:
     ids = [id for n in range(4) for id in await add(one, key=f"k{n}")]
     rows = await one.guarded_rows(take=2)
-    assert [row["id"] for row in rows if row["id"]] == ids[:2]
+    taken = {row["id"] for row in rows if row["id"]}
+    assert len(taken) == 2
     assert [row["lane"] for row in rows if not row["id"]] == [2, 2]
-    assert await statuses(one, ids) == ["processing", "processing", "pending", "pending"]
+    assert await statuses(one, [id for id in ids if id not in taken]) == ["pending", "pending"]
 
 
 async def test_heads_handed_over_beyond_the_room_are_everyones(one: Session) -> None:

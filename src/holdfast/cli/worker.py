@@ -13,6 +13,7 @@ from ..worker.loading import load_app, loop_factory
 from ..worker.process import LOG_FORMAT
 from ..worker.settings import WorkerSettings
 from ..worker.supervisor import Supervisor
+from .common import pooler_option
 
 
 class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
@@ -53,6 +54,7 @@ DURATION = DurationType()
 @click.option(
     "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
 )
+@pooler_option
 def command(
     app: str,
     queues: tuple[str, ...],

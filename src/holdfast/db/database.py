@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
 from ..errors import ConfigurationError
 from ..model.limits import check_schema
+from . import pooler
 from .statements import statement
 
 PLANNER = {
@@ -22,6 +24,8 @@ PLANNER = {
     "enable_material": "off",
     "jit": "off",
 }
+PIN_PLANS = "; ".join(f"set local {name} = {value}" for name, value in PLANNER.items())
+"""The same for the rest of a transaction."""
 
 CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 60.0
@@ -44,7 +48,7 @@ class Database:
     """None: libpq's PG* variables."""
     schema: str = "holdfast"
     pooler: bool = False
-    """Behind a transaction pooler: no prepared statements, no settings at connect."""
+    """Behind a transaction pooler: see `pooler`."""
 
     def __post_init__(self) -> None:
         check_schema(self.schema)
@@ -54,21 +58,38 @@ class Database:
 
     async def connect(self, purpose: str, planner: bool = False, timeout: float = CONNECT_TIMEOUT) -> Connection:
         """A new connection; `planner` pins the plans of a worker's statements."""
-        settings = {} if self.pooler else {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
+        settings = {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
         try:
-            return await asyncpg.connect(
+            connection: Connection = await asyncpg.connect(
                 self.url,
                 timeout=min(timeout, CONNECT_TIMEOUT),
                 command_timeout=COMMAND_TIMEOUT,
-                server_settings=settings,
-                statement_cache_size=0 if self.pooler else 100,
+                **(pooler.arguments() if self.pooler else {"server_settings": settings}),
             )
-        except REFUSALS as error:
-            raise self.refusal(error) from None
+        except asyncpg.PostgresError as error:
+            if refused := self.refusal(error):
+                raise refused from None
+            raise
+        if self.pooler:
+            await pooler.tame(connection)
+        return connection
 
-    def refusal(self, error: Exception) -> ConfigurationError:
-        """What to tell of one of `REFUSALS`."""
-        if isinstance(error, asyncpg.InvalidCatalogNameError):
+    def pool(self, **arguments: Any) -> asyncpg.Pool[asyncpg.Record]:
+        """A pool of connections that grows from none; `arguments` are asyncpg's."""
+        if self.pooler:
+            arguments |= {**pooler.arguments(), "init": pooler.tame, "reset": pooler.keep}
+        return asyncpg.create_pool(self.url, min_size=0, timeout=CONNECT_TIMEOUT, **arguments)
+
+    def refusal(self, error: BaseException) -> ConfigurationError | None:
+        """What to tell of an answer to a login that asking again does not change; None: it is another error."""
+        if not isinstance(error, REFUSALS) and not pooler.refuses(error):
+            return None
+        if "unsupported startup parameter" in str(error):
+            return ConfigurationError(
+                f"There is a pooler at {self.shown}, which passes no settings on ({error}). "
+                "Say that it is one: Holdfast(pooler=True), HOLDFAST_POOLER=1 or --pooler."
+            )
+        if isinstance(error, asyncpg.InvalidCatalogNameError) or pooler.knows_no_database(error):
             return ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.")
         return ConfigurationError(f"The server at {self.shown} refused to log us in: {error}")
 
@@ -90,6 +111,19 @@ def resolve_url(url: str | None = None) -> str | None:
     address = f"postgresql://{rest}"
     _check_address(address)
     return address
+
+
+def resolve_pooler(pooler: bool | None = None) -> bool:
+    """Whether there is a transaction pooler in between: what was said, else HOLDFAST_POOLER, else no."""
+    if pooler is not None:
+        return pooler
+    word = os.environ.get("HOLDFAST_POOLER", "")
+    if word.lower() not in _YES | _NO:
+        raise ConfigurationError(f"HOLDFAST_POOLER: expected 1 or 0, got {word!r}")
+    return word.lower() in _YES
+
+
+_YES, _NO = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
 
 def _check_address(address: str) -> None:

@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Sequence
 
-from ..db.database import Connection, Database
+from ..db.database import PIN_PLANS, Connection, Database
 from ..db.link import backoff, translate
 from ..errors import Contended, Unreachable
 from ..probes import probe
@@ -71,6 +71,8 @@ class Housekeeper:
         if chore.recovers and time.monotonic() - self._connected_at < self._grace:
             return None
         async with connection.transaction():
+            if self._database.pooler:
+                await connection.execute(PIN_PLANS)
             # A round that is a little early must not lose its turn to jitter.
             interval = (chore.interval or self._interval) * 0.8
             rows = await connection.fetch(

@@ -175,7 +175,10 @@ class GuardedCourse(Course):
 
 
 def _claims(rows: list[asyncpg.Record]) -> list[Claim]:
-    return [Claim(*row[CLAIM]) for row in rows if row[CLAIM.start] is not None]
+    """Oldest first, whatever the order of the keys."""
+    claimed = [row for row in rows if row[CLAIM.start] is not None]
+    claimed.sort(key=lambda row: (row[AVAILABLE_AT], row[SEQ]))
+    return [Claim(*row[CLAIM]) for row in claimed]
 
 
 def _lanes(queues: Sequence[str], shares: dict[str, Sequence[int]]) -> list[Lane]:

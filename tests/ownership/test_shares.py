@@ -148,9 +148,9 @@ async def test_the_registry_is_not_read_once_per_claim(link: Link, inbox: Inbox)
 
 async def test_a_view_grows_old(link: Link) -> None:
     await join(link, "a")
-    shares = Shares(link, "a", refresh=0.001)
+    shares = Shares(link, "a", refresh=1e-6)
     await shares.owned(["mail"])
-    await join(link, "b")  # a round trip, longer than that
+    await join(link, "b")
     assert len((await shares.owned(["mail"]))["mail"]) < BUCKETS
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 
 BUCKETS = 1024
+HASH_VERSION = 1
+"""Both are also settings in the database; a release that counted or hashed otherwise would put keys elsewhere."""
 
 
 def bucket(key: str) -> int:

@@ -131,8 +131,21 @@ class Engine:
             "lease": self.settings.lease,
         }
 
+    def register_again(self) -> None:
+        """The registry has lost us."""
+        if not self._draining.is_set():
+            task = asyncio.create_task(self._register_again(), name="holdfast register")
+            task.add_done_callback(self._loops.remove)
+            self._loops.append(task)
+
+    async def _register_again(self) -> None:
+        try:
+            await members.register(self._write_link, self.name, self.metadata())
+        except Exception:
+            log.exception("worker %s could not register again; the next heartbeat asks for it", self.name)
+
     def drain(self) -> None:
-        """Stop claiming. `stop` does the rest."""
+        """Stop claiming and hand back what did not start. `stop` does the rest."""
         self._draining.set()
         self._demand.set()
 
@@ -408,6 +421,8 @@ class Engine:
             await asyncio.sleep(WATCH_EVERY)
             if self._running:
                 self._stop_overdue()
+            if self._draining.is_set():
+                self._release_ready()
             if self._ready and self._running and time.monotonic() - self._ready_since > STALE:
                 self._hand_back_stale()
             self.tally.running, self.tally.ready = len(self._running), len(self._ready)

@@ -41,7 +41,7 @@ class WorkerSettings:
             )
         if self.heartbeat > 10:
             raise ConfigurationError(
-                f"heartbeat: expected at most 10 s, got {self.heartbeat}; after 30 s without one a worker counts as gone"
+                f"heartbeat: expected at most 10 s, got {self.heartbeat}; 30 s without one, and a worker counts as gone"
             )
         if self.lease < 0.3:
             raise ConfigurationError(f"lease: expected at least 0.3 s, got {self.lease}")

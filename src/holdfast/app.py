@@ -339,6 +339,17 @@ class Holdfast:
         """Claim from this queue again."""
         await self.query("inbox", "resume", check_name("queue", queue))
 
+    async def drain_workers(self, workers: Sequence[str]) -> list[str]:
+        """Ask these workers to finish what runs, hand back the rest and end; those that were alive.
+
+        Each notices within its heartbeat interval. One inside an application stops claiming and waits for its block to
+        end.
+        """
+        known = {row["id"] for row in await self.query("views", "workers")}
+        if unknown := sorted(set(workers) - known):
+            raise NotFound(f"There is no worker {', '.join(unknown)}; see holdfast workers list. Nothing was drained")
+        return sorted(row[0] for row in await self.query("ownership", "drain", list(workers)))
+
     async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run the statement of `room/name.sql` on a connection of our own."""
         pool = await self._pool()

@@ -50,6 +50,8 @@ DURATION = DurationType()
 @click.option("--grace", type=DURATION, default="10s", show_default=True,
               help="Time for a handler over its timeout to give in before its process is ended.")  # fmt: skip
 @click.option("--housekeeping", type=DURATION, default="10s", show_default=True, help="Interval of the chores.")
+@click.option("--heartbeat", type=DURATION, default="10s", show_default=True,
+              help="Interval at which the registry is told, and asked whether to drain.")  # fmt: skip
 @click.option("--poll", type=DURATION, default="1s", show_default=True, help="Longest pause between looks when idle.")
 @click.option(
     "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
@@ -64,6 +66,7 @@ def command(
     drain: float,
     grace: float,
     housekeeping: float,
+    heartbeat: float,
     poll: float,
     log_level: str,
 ) -> None:
@@ -76,7 +79,7 @@ def command(
         raise click.BadParameter(f"expected at least 1, got {processes}", param_hint="--processes")
     settings = WorkerSettings(
         queues=queues, concurrency=concurrency, lease=lease, drain=drain, grace=grace, housekeeping=housekeeping,
-        poll_max=poll, poll_min=min(0.005, poll),
+        heartbeat=heartbeat, poll_max=poll, poll_min=min(0.005, poll),
     )  # fmt: skip
     supervisor = Supervisor(load_app(app), app, settings, processes, log_level)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -10,7 +10,7 @@ A passed row is older than all that lies before the floor, so a key that hands o
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import asyncpg
@@ -40,6 +40,7 @@ class GuardedCourse(Course):
         self._queues = list(queues)
         self._known = known
         self._lease = lease
+        self._shares: dict[str, Sequence[int]] = {}
         self._density = 1.0
         """Of the rows looked at and not left, how many were claimed; lately."""
         self._vacated: dict[Key, None] = {}
@@ -58,10 +59,11 @@ class GuardedCourse(Course):
         """How many keys wait to be looked at."""
         return len(self._vacated)
 
-    def own(self, shares: dict[str, Sequence[int]]) -> None:
+    def own(self, shares: Mapping[str, Sequence[int]]) -> None:
         """These buckets of these queues are ours from now on."""
-        lanes = _lanes(self._queues, shares)
-        if lanes != list(self.floor.lanes):
+        if shares != self._shares:
+            self._shares = dict(shares)
+            lanes = _lanes(self._queues, shares)
             self.floor.relane(lanes)
             self._patrol.relane(lanes)
             self._rescan_at = 0.0
@@ -181,7 +183,7 @@ def _claims(rows: list[asyncpg.Record]) -> list[Claim]:
     return [Claim(*row[CLAIM]) for row in claimed]
 
 
-def _lanes(queues: Sequence[str], shares: dict[str, Sequence[int]]) -> list[Lane]:
+def _lanes(queues: Sequence[str], shares: Mapping[str, Sequence[int]]) -> list[Lane]:
     """Ordered lanes first: the statement scans them first."""
     ordered = [Lane(queue, priority) for priority in range(4) for queue in queues]
     owned = [

@@ -43,6 +43,7 @@ class EmbeddedWorker:
             wake=lambda: _later(loop, self.engine.read_signals),
             overdue=self._overdue,
             drain=lambda: _later(loop, self.engine.drain),
+            register=lambda: _later(loop, self.engine.register_again),
         )
         self._thread = _KeeperThread(self._app, self._settings, kept)
         self._thread.start()

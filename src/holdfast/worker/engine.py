@@ -29,6 +29,7 @@ from ..inbox.claimer import Claimer
 from ..model.job import Claim
 from ..model.outcome import Abandoned, Lost, Released
 from ..ownership import members
+from ..ownership.shares import Shares
 from ..probes import probe
 from ..schema import migrate
 from . import ledger as marks
@@ -80,6 +81,7 @@ class Engine:
         known = Known({kind: (d.oldest, d.version) for kind, d in self._definitions.items()})
         ordered = any(d.ordered for d in self._definitions.values())
         self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease, ordered)
+        self._shares = Shares(self._claim_link, name)
         self._completer = Completer(self._write_link, name, ledger, self.tally, settings.lease, settings.batch)
         self._completer.busy = lambda: bool(self._running or self._ready)
         self._completer.vacate = self._vacate
@@ -140,8 +142,21 @@ class Engine:
             "lease": self.settings.lease,
         }
 
+    def register_again(self) -> None:
+        """The registry has lost us."""
+        if not self._draining.is_set():
+            task = asyncio.create_task(self._register_again(), name="holdfast register")
+            task.add_done_callback(self._loops.remove)
+            self._loops.append(task)
+
+    async def _register_again(self) -> None:
+        try:
+            await members.register(self._write_link, self.name, self.metadata())
+        except Exception:
+            log.exception("worker %s could not register again; the next heartbeat asks for it", self.name)
+
     def drain(self) -> None:
-        """Stop claiming. `stop` does the rest."""
+        """Stop claiming and hand back what did not start. `stop` does the rest."""
         self._draining.set()
         self._demand.set()
         self._look.set()
@@ -277,6 +292,8 @@ class Engine:
         if self._draining.is_set():
             return False
         at = marks.now()
+        owned = [queue for queue in self.claimer.free.owned if queue in self._queues]
+        self.claimer.guarded.own(await self._shares.owned(owned))
         batch = await self.claimer.claim(want)
         if batch.suspects is not None:
             self._suspects = batch.suspects
@@ -463,6 +480,8 @@ class Engine:
             await asyncio.sleep(WATCH_EVERY)
             if self._running:
                 self._stop_overdue()
+            if self._draining.is_set():
+                self._release_ready()
             if self._ready and self._running and time.monotonic() - self._ready_since > STALE:
                 self._hand_back_stale()
             self.tally.running, self.tally.ready = len(self._running), len(self._ready)

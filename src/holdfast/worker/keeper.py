@@ -40,6 +40,8 @@ class Kept:
     """A handler is over its time and did not give in."""
     drain: Callable[[], None] = lambda: None
     """Somebody asked for it in the registry."""
+    register: Callable[[], None] = lambda: None
+    """The registry does not know it: pruned by hand, or restored from a backup."""
 
 
 class Keeper:
@@ -96,7 +98,8 @@ class Keeper:
         try:
             if busy:
                 await self._pass_cancellations()
-            if now - self._beat_at > self._settings.heartbeat * 1e9:
+            # A round early rather than late: a drain is to be noticed within one interval.
+            if now - self._beat_at > (self._settings.heartbeat - self._tick) * 1e9:
                 await self._heartbeat()
                 self._beat_at = now
         except (Unreachable, Contended) as error:
@@ -155,5 +158,11 @@ class Keeper:
             return
         statuses = await members.heartbeat(self._link, counters)
         for kept in self.workers:
-            if statuses.get(kept.ledger.name) == "draining":
-                kept.drain()
+            if kept.ledger.name not in counters:
+                continue
+            match statuses.get(kept.ledger.name):
+                case "draining":
+                    kept.drain()
+                case None:
+                    log.warning("worker %s is not in the registry; it registers again", kept.ledger.name)
+                    kept.register()

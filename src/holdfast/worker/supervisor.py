@@ -128,6 +128,7 @@ class _Child:
             stopped=lambda: _is_stopped(process.pid),
             overdue=self._end_overdue,
             drain=self.drain,
+            register=lambda: self._send(b"r"),
         )
         self._supervisor._keeper.workers.append(kept)
         watch = asyncio.create_task(self._note_ready(ledger))

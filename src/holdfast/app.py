@@ -186,7 +186,10 @@ class Holdfast:
         return await self._insist(enqueue_all) if orders else []
 
     async def _copy(self, connection: Any, maker: Maker, orders: Sequence[Order]) -> list[Job]:
-        now = await connection.fetchval(self.database.sql("inbox", "enqueue_copy"))
+        terms = maker.terms
+        now = await connection.fetchval(
+            self.database.sql("inbox", "enqueue_copy"), terms.queue, terms.delay, terms.instant
+        )
         await connection.copy_records_to_table(
             "inbox",
             schema_name=self.database.schema,
@@ -263,11 +266,13 @@ class Holdfast:
         housekeeping: Duration = "10s",
         poll: Duration = "1s",
         heartbeat: Duration = "10s",
+        notify: bool = True,
     ) -> AsyncIterator[EmbeddedWorker]:
         """Run a worker inside this process: `async with hf.worker(concurrency=10):`.
 
         It serves the queues of the registered tasks, or those named. Leaving the block drains it: running jobs may take
-        `drain` to finish, the rest goes back. `poll` is the longest pause between looks when there is nothing to do.
+        `drain` to finish, the rest goes back. `poll` is the longest pause between looks when there is nothing to do;
+        with `notify`, a job that comes in such a pause is heard of at once.
 
         Leases are renewed from a thread, which is weaker than the supervisor of `holdfast worker`: a handler that
         holds the GIL for longer than the lease loses it.
@@ -285,6 +290,7 @@ class Holdfast:
             poll_min=min(0.005, longest),
             poll_max=longest,
             heartbeat=seconds(heartbeat, "heartbeat"),
+            notify=notify,
         )
         worker = EmbeddedWorker(self, settings)
         await worker.start()

@@ -50,6 +50,8 @@ DURATION = DurationType()
               help="Time for a handler over its timeout to give in before its process is ended.")  # fmt: skip
 @click.option("--housekeeping", type=DURATION, default="10s", show_default=True, help="Interval of the chores.")
 @click.option("--poll", type=DURATION, default="1s", show_default=True, help="Longest pause between looks when idle.")
+@click.option("--notify/--no-notify", default=True, show_default=True,
+              help="Listen for wake-ups, so that a job on an idle worker starts at once. Polling goes on.")  # fmt: skip
 @click.option(
     "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
 )
@@ -63,6 +65,7 @@ def command(
     grace: float,
     housekeeping: float,
     poll: float,
+    notify: bool,
     log_level: str,
 ) -> None:
     """Run jobs of APP, given as module:attribute, until SIGTERM or Ctrl-C; a second one stops at once.
@@ -74,7 +77,7 @@ def command(
         raise click.BadParameter(f"expected at least 1, got {processes}", param_hint="--processes")
     settings = WorkerSettings(
         queues=queues, concurrency=concurrency, lease=lease, drain=drain, grace=grace, housekeeping=housekeeping,
-        poll_max=poll, poll_min=min(0.005, poll),
+        poll_max=poll, poll_min=min(0.005, poll), notify=notify,
     )  # fmt: skip
     supervisor = Supervisor(load_app(app), app, settings, processes, log_level)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -30,9 +30,10 @@ def list_(as_json: bool, schema: str) -> None:
         counters = row["metadata"].get("counters", {})
         row |= {
             "queues": ",".join(row["metadata"].get("queues", [])),
+            "hears": counters.get("listening"),
             "running": counters.get("running"),
             "completed": counters.get("completed"),
             "lease_lost": counters.get("lease_lost"),
         }
-    columns = ["id", "status", "live", "silent", "queues", "running", "completed", "lease_lost", "started_at"]
+    columns = ["id", "status", "live", "silent", "queues", "hears", "running", "completed", "lease_lost", "started_at"]
     print_table(rows, columns, "no workers")

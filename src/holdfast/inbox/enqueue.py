@@ -118,7 +118,7 @@ def _many(database: Database, orders: Sequence[Order], terms: Terms) -> Operatio
 def _once(database: Database, orders: Sequence[Order], terms: Terms, shape: Callable[[list[Job]], T]) -> Operation[T]:
     def decode(rows: Sequence[Row]) -> T:
         jobs: list[Job | None] = [None] * len(orders)
-        for found, existed, conflict, position in rows:
+        for found, existed, conflict, position, *_ in rows:
             if conflict is not None:
                 raise _conflict(orders[position - 1], found, conflict)
             jobs[position - 1] = Job(UUID(found), existed)

@@ -11,4 +11,5 @@ select
     greatest(clock_timestamp() + make_interval(secs => $7::float8), $8::text::timestamptz, clock_timestamp()),
     $9::int, $10::int, $11::text::jsonb
 where pg_current_xact_id() is not null
-returning id::text, false as existed, null::text as conflict
+returning id::text, false as existed, null::text as conflict,
+          holdfast.wake($5::text, $7::float8, $8::text::timestamptz) as woken

@@ -12,4 +12,5 @@ select
 from unnest($1::text[], $2::text[], $3::int[], $4::text[]) with ordinality as j (id, key, bucket, payload, n)
 where pg_current_xact_id() is not null
 order by j.n
-returning id::text, false as existed, null::text as conflict
+returning id::text, false as existed, null::text as conflict,
+          (select holdfast.wake($5::text, $7::float8, $8::text::timestamptz)) as woken      -- once, not per row

@@ -1,7 +1,7 @@
 """The worker process, as its supervisor starts it: `python -m holdfast.worker.process`.
 
-It listens on a pipe: `s` read your signals, `d` drain, `n` stop now. When the pipe ends, so has the supervisor, and
-the process ends at once; on Linux the kernel sees to it even when no Python code can run.
+It listens on a pipe: `s` read your signals, `w` look for work, `d` drain, `n` stop now. When the pipe ends, so has the
+supervisor, and the process ends at once; on Linux the kernel sees to it even when no Python code can run.
 """
 
 from __future__ import annotations
@@ -136,6 +136,8 @@ class _Process:
         while data := os.read(self._orders.pipe_fd, 4096):
             if b"s" in data:
                 loop.call_soon_threadsafe(self._engine.read_signals)
+            if b"w" in data:
+                loop.call_soon_threadsafe(self._engine.wake)
             if b"d" in data:
                 loop.call_soon_threadsafe(self._over.set)
             if b"n" in data:

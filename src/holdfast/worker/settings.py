@@ -29,6 +29,8 @@ class WorkerSettings:
     batch: int = 500
     """Most rows per claim or completion."""
     heartbeat: float = field(default=10.0)
+    notify: bool = True
+    """Listen for wake-ups? Never done behind a transaction pooler."""
 
     def __post_init__(self) -> None:
         _positive("concurrency", self.concurrency)

@@ -51,6 +51,8 @@ class Keeper:
         self._link = Link(database, "keeper", deadline=settings.deadline)
         self._house = Housekeeper(database, settings.housekeeping, settings.renew_every)
         self._beat_at = 0
+        self._news = True
+        """Is there something to say or to be told before the next heartbeat is due?"""
         self.workers: list[Kept] = []
         hears = settings.notify and not database.pooler
         self.listener = Listener(database, queues, self.workers, self._hear_news) if hears else None
@@ -102,7 +104,7 @@ class Keeper:
 
     def _hear_news(self) -> None:
         """Somebody wrote into the registry: heartbeat with the next round, which brings the answer."""
-        self._beat_at = 0
+        self._news = True
 
     async def round(self) -> None:
         """Renew what is due, pass on cancellations, say that the workers are there."""
@@ -115,11 +117,13 @@ class Keeper:
         try:
             if busy:
                 await self._pass_cancellations()
-            if now - self._beat_at > self._settings.heartbeat * 1e9:
-                await self._heartbeat()
+            if self._news or now - self._beat_at > self._settings.heartbeat * 1e9:
+                self._news = False
                 self._beat_at = now
+                await self._heartbeat()
         except (Unreachable, Contended) as error:
             log.debug("keeper: %s", error)
+            self._news = True
 
     async def _keep(self, kept: Kept, rows: Sequence[Held], now: int) -> None:
         if kept.stopped():

@@ -257,10 +257,11 @@ class Engine:
                 self.ledger.set_state(marks.AWAKE)
                 continue
             if woken:  # another was quicker, or it is nothing for us
-                self.ledger.set_state(marks.AWAKE)
+                self.ledger.set_state(marks.AWAKE, IN_VAIN)
                 await self._sleep(IN_VAIN)
-            self.ledger.set_state(marks.AWAKE if pause <= SOON else marks.ASLEEP)
-            if await self._doze(pause * random.uniform(0.75, 1.25)):
+            nap = pause * random.uniform(0.75, 1.25)
+            self.ledger.set_state(marks.AWAKE if nap <= SOON else marks.ASLEEP, nap)
+            if await self._doze(nap):
                 pause = min(pause * 1.5, self.settings.poll_max)
         self.ledger.set_state(marks.BUSY)
 

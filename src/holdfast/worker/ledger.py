@@ -25,6 +25,9 @@ NONE, LOST, CANCELLED = range(3)
 BUSY, AWAKE, ASLEEP = range(3)
 """Of a worker: it has no room and will not look for work; it looks again in a moment; it has room and sleeps."""
 
+LATE: Final = 100_000_000
+"""Nanoseconds after the time of its next look after which a worker counts as kept from it."""
+
 CAPACITY: Final = 4096
 _HEADER: Final = 512
 _SLOT: Final = 56
@@ -40,6 +43,7 @@ _AT_BEAT: Final = 0
 _AT_STATE: Final = 8
 _AT_NAME: Final = 16
 _NAME: Final = 128
+_AT_LOOK: Final = 144
 _AT_COUNTERS: Final = 256
 
 COUNTERS: Final = (
@@ -137,8 +141,9 @@ class Ledger:
         data = name.encode()[: _NAME - 1]
         self._map[_AT_NAME : _AT_NAME + _NAME] = data.ljust(_NAME, b"\0")
 
-    def set_state(self, state: int) -> None:
-        """BUSY, AWAKE or ASLEEP."""
+    def set_state(self, state: int, look_in: float = 0.0) -> None:
+        """BUSY, or AWAKE or ASLEEP with the seconds until the next look for work."""
+        _NUMBER.pack_into(self._map, _AT_LOOK, now() + int(look_in * 1e9))
         self._map[_AT_STATE] = state
 
     def count(self, name: str, value: int) -> None:
@@ -160,8 +165,10 @@ class Ledger:
 
     @property
     def state(self) -> int:
-        """BUSY until it has looked for the first time."""
-        return self._map[_AT_STATE]
+        """BUSY until it has looked for the first time, and while it is late: something keeps its loop from looking."""
+        state = self._map[_AT_STATE]
+        late = state != BUSY and now() - _NUMBER.unpack_from(self._map, _AT_LOOK)[0] > LATE
+        return BUSY if late else state
 
     def counters(self) -> dict[str, int]:
         return {name: int(_NUMBER.unpack_from(self._map, _AT_COUNTERS + 8 * n)[0]) for n, name in enumerate(COUNTERS)}

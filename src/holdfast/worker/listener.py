@@ -173,22 +173,27 @@ class Listener:
         elif word == "!":
             self._news()
         elif rest in self._queues and not self._called:
-            self._called = True  # many in one read are one wake-up
-            asyncio.get_running_loop().call_soon(self._wake_one)
+            # Many in one read are one wake-up: all of them were committed before the look that follows.
+            self._called = True
+            asyncio.get_running_loop().call_soon(self._heard)
+            self._wake_one()
+
+    def _heard(self) -> None:
+        self._called = False
+        self._stirred.set()
 
     def _wake_one(self) -> None:
         """One that sleeps, in turn; else one that is awake, which then looks once more."""
-        self._called = False
-        self._stirred.set()
         self._turn += 1
         turn = self._turn % max(1, len(self._workers))
         workers = [*self._workers[turn:], *self._workers[:turn]]
         for state in (marks.ASLEEP, marks.AWAKE):
             for kept in workers:
-                if kept.ledger.state == state and not kept.stopped():
+                if kept.ledger.state == state:
                     self.wakes += 1
                     kept.wake()
-                    return
+                    if not kept.stopped():  # asked afterwards: it takes longer than to wake it
+                        return
 
 
 class _Settled:

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import claim_backlog, drain, enqueue, pickup, pinned
+from . import claim_backlog, drain, enqueue, pickup, pinned, wake
 from .figures import Results
 from .ground import ground
 
@@ -16,6 +16,7 @@ AXES = {
     "drain": drain,
     "enqueue": enqueue,
     "pickup": pickup,
+    "wake": wake,
 }
 
 

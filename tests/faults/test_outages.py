@@ -93,7 +93,7 @@ def test_every_connection_of_the_workers_is_cut_under_load(fleet: Fleet) -> None
 
     cut_once: set[str] = set()
     under_load(fleet, cut, times=5)
-    assert {"claim", "write", "keeper", "housekeeping", "handler"} <= cut_once
+    assert {"claim", "write", "keeper", "housekeeping", "handler", "listen"} <= cut_once
 
 
 def test_jobs_that_run_through_an_outage_keep_their_lease(own_postgres: EmbeddedPostgres, own_fleet: Fleet) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.apps import witness
 from tests.support.waiting import wait_until
-from tests.support.workers import ROOT, Inbox, Worker
+from tests.support.workers import ROOT, Fleet, Inbox, Worker
 from tests.wake.conftest import Flags
 
 SUPERVISOR = """
@@ -64,3 +64,14 @@ async def test_every_job_needs_a_wake_up_and_gets_one(inbox: Inbox, flags: Flags
     inbox.check_promises()
     assert sleepers.drain() == 0
     assert flags.count("asleep") == flags.count("awake") == 0
+
+
+def test_the_variable_switches_it_off(fleet: Fleet) -> None:
+    fleet.start(environment={"HOLDFAST_WORKER_NOTIFY": "0"})
+    fleet.inbox.wait(fleet.inbox.enqueue("quick"))
+    listeners = "select count(*) from pg_stat_activity where application_name = 'holdfast listen' and datname = %s"
+    name = fleet.inbox.one("select current_database()")
+    wait_until(lambda: bool(fleet.inbox.one("select count(*) = 1 from holdfast.chores where name = 'members'")))
+    assert fleet.inbox.one(listeners, name) == 0
+    fleet.start()
+    wait_until(lambda: fleet.inbox.one(listeners, name) == 1)

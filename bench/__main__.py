@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import claim_backlog, drain, enqueue, ordered, pickup, pinned, ring
+from . import claim_backlog, drain, enqueue, ordered, pickup, pinned, ring, wake
 from .figures import Results
 from .ground import ground
 
@@ -18,6 +18,7 @@ AXES = {
     "ordered": ordered,
     "pickup": pickup,
     "ring": ring,
+    "wake": wake,
 }
 
 

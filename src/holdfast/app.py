@@ -275,11 +275,13 @@ class Holdfast:
         housekeeping: Duration = "10s",
         poll: Duration = "1s",
         heartbeat: Duration = "10s",
+        notify: bool = True,
     ) -> AsyncIterator[EmbeddedWorker]:
         """Run a worker inside this process: `async with hf.worker(concurrency=10):`.
 
         It serves the queues of the registered tasks, or those named. Leaving the block drains it: running jobs may take
-        `drain` to finish, the rest goes back. `poll` is the longest pause between looks when there is nothing to do.
+        `drain` to finish, the rest goes back. `poll` is the longest pause between looks when there is nothing to do;
+        with `notify`, a job that comes in such a pause is heard of at once.
 
         Leases are renewed from a thread, which is weaker than the supervisor of `holdfast worker`: a handler that
         holds the GIL for longer than the lease loses it.
@@ -297,6 +299,7 @@ class Holdfast:
             poll_min=min(0.005, longest),
             poll_max=longest,
             heartbeat=seconds(heartbeat, "heartbeat"),
+            notify=notify,
         )
         worker = EmbeddedWorker(self, settings)
         await worker.start()

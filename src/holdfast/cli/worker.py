@@ -53,6 +53,8 @@ DURATION = DurationType()
 @click.option("--heartbeat", type=DURATION, default="10s", show_default=True,
               help="Interval at which the registry is told, and asked whether to drain.")  # fmt: skip
 @click.option("--poll", type=DURATION, default="1s", show_default=True, help="Longest pause between looks when idle.")
+@click.option("--notify/--no-notify", default=True, show_default=True,
+              help="Listen for wake-ups, so that a job on an idle worker starts at once. Polling goes on.")  # fmt: skip
 @click.option(
     "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
 )
@@ -68,6 +70,7 @@ def command(
     housekeeping: float,
     heartbeat: float,
     poll: float,
+    notify: bool,
     log_level: str,
 ) -> None:
     """Run jobs of APP, given as module:attribute, until SIGTERM or Ctrl-C; a second one stops at once.
@@ -79,7 +82,7 @@ def command(
         raise click.BadParameter(f"expected at least 1, got {processes}", param_hint="--processes")
     settings = WorkerSettings(
         queues=queues, concurrency=concurrency, lease=lease, drain=drain, grace=grace, housekeeping=housekeeping,
-        heartbeat=heartbeat, poll_max=poll, poll_min=min(0.005, poll),
+        heartbeat=heartbeat, poll_max=poll, poll_min=min(0.005, poll), notify=notify,
     )  # fmt: skip
     supervisor = Supervisor(load_app(app), app, settings, processes, log_level)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

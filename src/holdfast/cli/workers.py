@@ -56,11 +56,15 @@ def list_(as_json: bool, schema: str) -> None:
         row |= {
             "queues": ",".join(map(str, _queues(row))),
             "shares": ",".join(f"{name}:{share}" for name, share in row["shares"].items()) or None,
+            "hears": counters.get("listening"),
             "running": counters.get("running"),
             "completed": counters.get("completed"),
             "lease_lost": counters.get("lease_lost"),
         }
-    columns = ["id", "status", "live", "silent", "queues", "shares", "running", "completed", "lease_lost", "started_at"]
+    columns = [
+        "id", "status", "live", "silent", "queues", "shares", "hears", "running", "completed", "lease_lost",
+        "started_at",
+    ]  # fmt: skip
     print_table(rows, columns, "no workers")
 
 

@@ -5,4 +5,4 @@ update holdfast.workers w
 set status = 'draining', metadata = coalesce(w.metadata, '{}') || '{"drained": true}'
 where w.id = any ($1)
   and w.status = 'alive'
-returning w.id
+returning w.id, (select pg_notify(holdfast.channel(), '!'))       -- told at once to those who listen

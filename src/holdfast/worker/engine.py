@@ -35,6 +35,7 @@ from ..schema import migrate
 from . import ledger as marks
 from .completer import Completer
 from .ledger import Ledger
+from .loading import served_queues
 from .runner import Draining, JobRunner, Running
 from .settings import WorkerSettings
 from .tally import Tally
@@ -55,6 +56,10 @@ SOLO_ALONE = 10.0
 """Seconds that a suspect has the worker for itself. A long job that outlived a crash must not hold up all others."""
 SOLO_TRIES = 3
 """After so many waits in vain the suspect runs with company: late is better than never."""
+SOON = 0.02
+"""Seconds: a worker that looks again within them is awake, and nobody needs to wake it."""
+IN_VAIN = 0.015
+"""Seconds for which a worker that was woken for nothing does not hear; so a flood of wake-ups is no flood of looks."""
 UNWRITTEN = 2000
 """Most endings that may wait to be written before nothing more is started."""
 
@@ -68,7 +73,7 @@ class Engine:
         self.ledger = ledger
         self.tally = Tally()
         self._definitions = {kind: task.definition for kind, task in app.tasks.items()}
-        self._queues = list(settings.queues) or sorted({d.queue for d in self._definitions.values()})
+        self._queues = served_queues(app, settings)
         if not self._definitions:
             raise ConfigurationError(
                 "this application has no tasks; register some with @hf.task before starting a worker"
@@ -93,10 +98,9 @@ class Engine:
         self._turn_ends = 0.0
         self._turn_ended = False
         self._demand = asyncio.Event()
-        self._look = asyncio.Event()
-        """Something may be there to be claimed: cut the pause short."""
         self._vacant = asyncio.Event()
         """An ordered row has ended here: its key may have a next one."""
+        self._woken = asyncio.Event()
         self._handler_time = AHEAD
         self._draining = asyncio.Event()
         self._suspects = False
@@ -159,8 +163,12 @@ class Engine:
         """Stop claiming and hand back what did not start. `stop` does the rest."""
         self._draining.set()
         self._demand.set()
-        self._look.set()
         self._vacant.set()
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Work may have come: look now, or once more if it is looking."""
+        self._woken.set()
 
     @property
     def handlers_left(self) -> bool:
@@ -261,9 +269,11 @@ class Engine:
         while not self._draining.is_set():
             want = self._want()
             if want <= 0:
+                self.ledger.set_state(marks.BUSY)
                 await self._wait_demand()
                 continue
-            self._look.clear()
+            woken = self._woken.is_set()
+            self._woken.clear()
             try:
                 found = await self._claim(want)
                 failures = 0
@@ -271,13 +281,21 @@ class Engine:
                 failures += 1
                 self.tally.reconnects += 1
                 self._note_failure(error, failures)
+                self.ledger.set_state(marks.BUSY)
                 await self._sleep(backoff(failures))
                 continue
             if found:
                 pause = self.settings.poll_min
-            else:
-                await self._sleep(pause * random.uniform(0.75, 1.25))
+                self.ledger.set_state(marks.AWAKE)
+                continue
+            if woken:  # another was quicker, or it is nothing for us
+                self.ledger.set_state(marks.AWAKE, IN_VAIN)
+                await self._sleep(IN_VAIN)
+            nap = pause * random.uniform(0.75, 1.25)
+            self.ledger.set_state(marks.AWAKE if nap <= SOON else marks.ASLEEP, nap)
+            if await self._doze(nap):
                 pause = min(pause * 1.5, self.settings.poll_max)
+        self.ledger.set_state(marks.BUSY)
 
     def _note_failure(self, error: Exception, failures: int) -> None:
         if not isinstance(error, (Unreachable, Contended)):
@@ -369,7 +387,16 @@ class Engine:
     async def _sleep(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._look.wait()
+                await self._draining.wait()
+
+    async def _doze(self, seconds: float) -> bool:
+        """As `_sleep`, but a wake-up cuts it short; was it slept to its end?"""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            return True
+        return False
 
     def _keeper_late(self) -> bool:
         """Nobody has renewed for a while: claim nothing more that nobody would look after."""

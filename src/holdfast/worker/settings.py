@@ -30,6 +30,8 @@ class WorkerSettings:
     """Most rows per claim or completion."""
     heartbeat: float = 10.0
     """Seconds between two signs of life; after 30 without one a worker is not counted as live."""
+    notify: bool = True
+    """Listen for wake-ups? Never done behind a transaction pooler."""
 
     def __post_init__(self) -> None:
         _positive("concurrency", self.concurrency)

@@ -4,6 +4,7 @@
     pinned          a drain by quarters while somebody's open transaction pins the xmin horizon
     drain           `holdfast worker -c 20` on a full queue: rate, memory, CPU and WAL per job
     enqueue         one job per commit against a bare INSERT, many per statement, COPY
+    ordered         ordered jobs against free ones, and beside many that are blocked
     pickup          from the call of enqueue to the start of the handler, on an idle worker
     ring            how even the shares of owned buckets are, and what moves when a worker joins
     wake            what the test "does somebody sleep?" costs producers, and what notifying at every commit would

@@ -102,11 +102,16 @@ class _Usage:
 
 async def until_archived(watch: asyncpg.Connection, jobs: int) -> None:
     """Wait until so many jobs have ended."""
+    await until(watch, "select count(*) from holdfast.archive", jobs)
 
-    async def archived() -> int:
-        return int(await watch.fetchval("select count(*) from holdfast.archive"))
 
-    await _until(archived, jobs)
+async def until(watch: asyncpg.Connection, question: str, number: int) -> None:
+    """Wait until the answer has reached the number."""
+
+    async def ask() -> int:
+        return int(await watch.fetchval(question))
+
+    await _until(ask, number)
 
 
 async def _until(ask: Callable[[], Awaitable[int]], number: int) -> None:

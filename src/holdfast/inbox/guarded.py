@@ -87,7 +87,7 @@ class GuardedCourse(Course):
         if claims:
             decided = head[LOOKED] - (len(rows) - len(claims))
             self._density += (len(claims) / max(decided, 1) - self._density) * 0.3
-        return Batch(claims, more=full and not claims)
+        return Batch(claims, more=not claims and (full or self._patrolling))
 
     async def hand_over(self, link: Link, limit: int) -> list[Claim]:
         """Claim up to `limit` rows of the keys that fell vacant here; what is next in the others is for everyone."""

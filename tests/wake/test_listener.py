@@ -262,12 +262,14 @@ async def test_news_from_the_registry_reach_a_worker_before_its_heartbeat(hf: Ho
     async def t() -> None:
         pass
 
-    worker = EmbeddedWorker(hf, WorkerSettings(heartbeat=NEVER, lease=3))
+    worker = EmbeddedWorker(hf, WorkerSettings(lease=3))
     await worker.start()
-    await until(lambda: listening(inbox) == [True])
+    await until(lambda: listening(inbox) == [True])  # the heartbeat has just been: the next one is ten seconds away
+    began = time.monotonic()
     inbox.rows("update holdfast.workers set status = 'draining'")
     inbox.one("select pg_notify(holdfast.channel(), '!')")
     await until(worker.engine._draining.is_set)
+    assert time.monotonic() - began < 5
     await worker.stop()
 
 

@@ -96,16 +96,14 @@ class Session:
         rescan: bool = False,
     ) -> list[asyncpg.Record]:
         """The guarded claim, from the start, as if all had been passed before; `buckets` of the first are owned."""
-        lanes = [(queue, priority, None) for priority in range(4) for queue in queues]
-        lanes += [(queues[0], priority, bucket) for priority in range(4) for bucket in buckets]  # type: ignore[misc]
+        lanes = [(queue, priority, owned) for owned in (False, True) for priority in range(4) for queue in queues]
         knows = Known(dict(known))
         return await self.inbox(
             "claim_guarded",
-            [queue for queue, _, _ in lanes], [priority for _, priority, _ in lanes], [b for _, _, b in lanes],
+            [queue for queue, _, _ in lanes], [priority for _, priority, _ in lanes], [owned for _, _, owned in lanes],
             [START[0]] * len(lanes), [START[1]] * len(lanes), [hint[0]] * len(lanes), [hint[1]] * len(lanes),
-            [queue for queue, _ in vacated], [key for _, key in vacated], [True] * len(vacated), look, 50, take,
-            suspects, park,
-            knows.kinds, knows.spread, worker, lease, rescan,
+            [queues[0]] * len(buckets), list(buckets), [queue for queue, _ in vacated], [key for _, key in vacated],
+            [True] * len(vacated), look, 50, take, suspects, park, knows.kinds, knows.spread, worker, lease, rescan,
         )  # fmt: skip
 
     async def claim_guarded(self, worker: str = "w1", take: int = 25, **options: Any) -> list[Claim]:

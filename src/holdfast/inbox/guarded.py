@@ -24,10 +24,14 @@ KEYS = 250
 """Most keys per claim: each holds an advisory lock, and their memory is shared by the whole server."""
 LOOK_LEAST, LOOK_MOST = 50, 2000
 """Rows looked at per claim: more when many of them are not the heads of their keys."""
+REMEMBERED = 20_000
+"""Keys of which it is remembered that rows were passed; of others, the patrol finds them."""
+STRIDE = 17
 PATROL_EVERY = 8.0
 PATROL_CHUNK = 500
 
-LOOKED, PARKED, END_LANE, END_AT, END_SEQ, BUSY, PASSED_QUEUES, PASSED_KEYS = range(24, 32)
+LOOKED, PARKED, END_LANE, END_AT, END_SEQ, BUSY = range(24, 30)
+PASSED, EMPTY = slice(30, 32), slice(32, 34)
 
 Key = tuple[str, str]
 """(queue, key)"""
@@ -35,17 +39,21 @@ Key = tuple[str, str]
 
 class GuardedCourse(Course):
     def __init__(self, link: Link, worker: str, queues: Sequence[str], known: Known, lease: float) -> None:
-        super().__init__(link, _lanes(queues, {}))
+        lanes = [Lane(queue, priority, owned) for owned in (False, True) for priority in range(4) for queue in queues]
+        super().__init__(link, lanes)  # ordered lanes first: the statement scans them first
+        self._lane_columns = [lane.queue for lane in lanes], [lane.priority for lane in lanes], [x.owned for x in lanes]
         self._worker = worker
-        self._queues = list(queues)
         self._known = known
         self._lease = lease
         self._shares: dict[str, Sequence[int]] = {}
+        self._turn = 0
         self._density = 1.0
         """Of the rows looked at and not left, how many were claimed; lately."""
         self._vacated: dict[Key, None] = {}
-        self._passed: set[Key] = set()
-        """Keys of which this floor has passed rows."""
+        self._fallen: set[Key] = set()
+        """Keys that fell vacant since the last claim was sent."""
+        self._passed: dict[Key, None] = {}
+        """Keys of which this floor has passed rows, the latest last."""
         self._patrol = Floor(self.floor.lanes)
         self._patrolling = False
         self._patrol_at = time.monotonic() + PATROL_EVERY
@@ -53,6 +61,7 @@ class GuardedCourse(Course):
     def vacate(self, claim: Claim) -> None:
         """This row has ended here, somehow: its key may have a new head."""
         self._vacated[claim.queue, claim.key] = None
+        self._fallen.add((claim.queue, claim.key))
 
     @property
     def vacated(self) -> int:
@@ -63,9 +72,8 @@ class GuardedCourse(Course):
         """These buckets of these queues are ours from now on."""
         if shares != self._shares:
             self._shares = dict(shares)
-            lanes = _lanes(self._queues, shares)
-            self.floor.relane(lanes)
-            self._patrol.relane(lanes)
+            for floor in (self.floor, self._patrol):
+                floor.forget(lane for lane in floor.lanes if lane.owned)
             self._rescan_at = 0.0
 
     async def claim(self, limit: int) -> Batch:
@@ -78,6 +86,8 @@ class GuardedCourse(Course):
         keys = min(limit, KEYS)
         look = int(min(max(keys / max(self._density, 0.01), LOOK_LEAST), LOOK_MOST))
         began = time.monotonic()
+        self._turn += 1
+        self._fallen.clear()
         rows = await self._run(self.floor.starts(rescan), [], look, keys, limit, rescan=rescan)
         claims = _claims(rows)
         head = rows[0]
@@ -93,20 +103,24 @@ class GuardedCourse(Course):
         """Claim up to `limit` rows of the keys that fell vacant here; what is next in the others is for everyone."""
         with self._taking_vacated() as vacated:
             rows = await self._run(self.floor.starts(False), vacated, 0, 0, limit, link=link)
-        claims = _claims(rows)
-        busy = [vacated[position - 1] for position in rows[0][BUSY]]
-        self._vacated.update(dict.fromkeys(busy))
-        # A key that had no next row for us has none that we passed.
-        self._passed.difference_update({*vacated} - {*busy} - {(claim.queue, claim.key) for claim in claims})
-        return claims
+        head = rows[0]
+        self._vacated.update((vacated[position - 1], None) for position in head[BUSY])
+        for key in _keys(head[EMPTY]):
+            self._passed.pop(key, None)
+        return _claims(rows)
 
     def _note_passed(self, head: asyncpg.Record) -> None:
-        if head[PASSED_KEYS]:
-            self._passed.update(zip(head[PASSED_QUEUES], head[PASSED_KEYS], strict=True))
+        for key in _keys(head[PASSED]):
+            self._passed[key] = None
+            if key in self._fallen:
+                # It fell vacant while this claim, which may have looked before that, was under way.
+                self._vacated[key] = None
+        while len(self._passed) > REMEMBERED:
+            del self._passed[next(iter(self._passed))]
 
     async def claim_suspect(self) -> Claim | None:
         """Claim one row that is to run alone."""
-        claims = _claims(await self._run(self.floor.starts(False), [], 1, 1, 1, suspects=True))
+        claims = _claims(await self._run(self.floor.starts(False), [], 1, 1, 1, suspects=True, park=True))
         return claims[0] if claims else None
 
     async def _walk_patrol(self, limit: int) -> Batch:
@@ -150,16 +164,25 @@ class GuardedCourse(Course):
         rescan: bool = False,
         link: Link | None = None,
     ) -> list[asyncpg.Record]:
-        lanes = self.floor.lanes
-        hints = [self.floor.hint(lane) for lane in lanes]
+        hints = [self.floor.hint(lane) for lane in self.floor.lanes]
         return await self._ask(
             "claim_guarded",
-            [lane.queue for lane in lanes], [lane.priority for lane in lanes], [lane.bucket for lane in lanes],
-            [at for at, _ in starts], [seq for _, seq in starts], [at for at, _ in hints], [seq for _, seq in hints],
+            *self._lane_columns, [at for at, _ in starts], [seq for _, seq in starts],
+            [at for at, _ in hints], [seq for _, seq in hints], *self._own_buckets(),
             [queue for queue, _ in vacated], [key for _, key in vacated], [key in self._passed for key in vacated],
             look, keys, take, suspects, park,
             self._known.kinds, self._known.spread, self._worker, self._lease, rescan, link=link,
         )  # fmt: skip
+
+    def _own_buckets(self) -> tuple[list[str], list[int]]:
+        """Each time another one first: a full batch may not reach the last."""
+        queues: list[str] = []
+        buckets: list[int] = []
+        for queue, share in self._shares.items():
+            first = self._turn * STRIDE % max(len(share), 1)
+            queues += [queue] * len(share)
+            buckets += [*share[first:], *share[:first]]
+        return queues, buckets
 
     def _ends(self, rows: list[asyncpg.Record], full: bool) -> list[Position | None]:
         """Where each lane's scan stopped: never beyond a row that was left."""
@@ -167,7 +190,8 @@ class GuardedCourse(Course):
         ends: list[Position | None] = [(head[AT], 0)] * len(self.floor.lanes)
         if full:
             last = head[END_LANE]
-            ends[last - 1] = (head[END_AT], head[END_SEQ])
+            # The buckets of an owned lane share its floor: it moves when all of them have been looked through.
+            ends[last - 1] = None if self.floor.lanes[last - 1].owned else (head[END_AT], head[END_SEQ])
             ends[last:] = [None] * (len(ends) - last)
         for row in rows:
             if row[LANE]:
@@ -183,10 +207,6 @@ def _claims(rows: list[asyncpg.Record]) -> list[Claim]:
     return [Claim(*row[CLAIM]) for row in claimed]
 
 
-def _lanes(queues: Sequence[str], shares: Mapping[str, Sequence[int]]) -> list[Lane]:
-    """Ordered lanes first: the statement scans them first."""
-    ordered = [Lane(queue, priority) for priority in range(4) for queue in queues]
-    owned = [
-        Lane(queue, priority, bucket) for priority in range(4) for queue in queues for bucket in shares.get(queue, ())
-    ]
-    return ordered + owned
+def _keys(columns: tuple[list[str] | None, list[str] | None]) -> list[Key]:
+    queues, keys = columns
+    return list(zip(queues or (), keys or (), strict=True))

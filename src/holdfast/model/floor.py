@@ -46,8 +46,8 @@ class Lane:
 
     queue: str
     priority: int
-    bucket: int | None = None
-    """Of an owned queue; None: rows that nobody owns."""
+    owned: bool = False
+    """Of the buckets that are ours; else of rows that nobody owns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +115,10 @@ class Floor:
         for marks in self._marks.values():
             marks.hint = marks.safe = START
 
-    def restart(self) -> None:
-        """Scan every lane from its very start, once."""
-        for marks in self._marks.values():
-            marks.hint = START
-
-    def relane(self, lanes: Iterable[Lane]) -> None:
-        """Other lanes from now on; those that stay keep their marks."""
-        self.lanes = tuple(lanes)
-        self._marks = {lane: self._marks.get(lane) or _Marks() for lane in self.lanes}
+    def forget(self, lanes: Iterable[Lane]) -> None:
+        """Scan these from their very start: what they stand for has changed."""
+        for lane in lanes:
+            self._marks[lane] = _Marks()
 
     def claimed(
         self, at: datetime, ends: Sequence[Position | None], paused: Iterable[str], elapsed: float = 0.0

@@ -317,6 +317,8 @@ class Engine:
             self._suspects = batch.suspects
         self.tally.rescans = self.claimer.rescans
         self._take(batch.claims, at)
+        if self.claimer.guarded.vacated:
+            self._vacant.set()
         return bool(batch.claims) or batch.more
 
     def _vacate(self, claim: Claim) -> None:
@@ -330,10 +332,13 @@ class Engine:
             await self._vacant.wait()
             self._vacant.clear()
             while self.claimer.guarded.vacated > 0 and not self._draining.is_set():
+                waiting = self.claimer.guarded.vacated
                 try:
                     # One row has ended for each that may come, so there is room; claims along the lanes leave it.
                     await self._hand_over(0 if self._overloaded() else self.ledger.room)
                     failures = 0
+                    if self.claimer.guarded.vacated >= waiting:  # others hold those keys, for the moment of a claim
+                        await asyncio.sleep(self.settings.poll_min)
                 except Exception as error:
                     failures += 1
                     self._note_failure(error, failures)

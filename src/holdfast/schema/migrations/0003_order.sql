@@ -18,21 +18,22 @@ create function holdfast.key_lock(queue text, key text) returns bigint
 
 -- Claim due rows of the lanes that are the heads of their keys, and the next rows of keys that have fallen vacant.
 --
--- Takes    lanes: queue, priority, bucket (null: rows that nobody owns), where to start, and the hint up to which rows have
---          been passed before; keys of which a row has just ended here, and whether rows of theirs have been passed (else only
+-- Takes    lanes: queue, priority, of owned rows?, where to start, and the hint up to which rows have been passed before;
+--          the buckets that are ours, in the order in which they have their turn; keys of which a row has just ended here, and whether rows of theirs have been passed (else only
 --          parked ones matter); how many rows to look at, of how many keys, and how
 --          many to take; suspects: take one row that is to run alone, of the lanes' queues, instead; park: park what is
 --          not the head of its key; the rest as in claim.sql.
 -- Returns  as claim.sql, then: is the claim ordered; how many rows were looked at and parked; lane and position of the last;
 --          which of the vacated keys somebody else holds: to be asked about again, since that one may have looked before
---          the row had ended; the keys of which rows were passed. A row with a lane but no id was left as it was (somebody else holds its key, or there was
+--          the row had ended; the keys of which rows were passed, and those of which nothing
+--          waits. A row with a lane but no id was left as it was (somebody else holds its key, or there was
 --          no room): the floor must not pass it.
 -- Locks    keys and rows, skipping what is locked; never waits.
 -- Index    idx_inbox_ordered_claim or idx_inbox_bucket_claim per lane, idx_inbox_key and the index of processing keys per
 --          key, then the primary key.
 create function holdfast.claim_guarded(
-    lane_queues text[], lane_priorities smallint[], lane_buckets int[], lane_ats timestamptz[], lane_seqs bigint[],
-    hint_ats timestamptz[], hint_seqs bigint[], vacated_queues text[], vacated_keys text[], vacated_passed boolean[], look int, most_keys int, take int,
+    lane_queues text[], lane_priorities smallint[], lane_owned boolean[], lane_ats timestamptz[], lane_seqs bigint[],
+    hint_ats timestamptz[], hint_seqs bigint[], own_queues text[], own_buckets int[], vacated_queues text[], vacated_keys text[], vacated_passed boolean[], look int, most_keys int, take int,
     suspects boolean, park boolean, kinds text[], versions jsonb, worker text, lease float8, rescan boolean
 ) returns table (
     at timestamptz, paused text[], snapshot text, lone boolean, running bigint[], guarded boolean, owned text[],
@@ -40,7 +41,7 @@ create function holdfast.claim_guarded(
     max_attempts int, kind text, payload_version int, payload text, queue text, partition_key text, headers text,
     idempotency_key text, cancelled boolean, ordered boolean,
     looked int, parked int, end_lane int, end_at timestamptz, end_seq bigint, busy int[],
-    passed_queues text[], passed_keys text[]
+    passed_queues text[], passed_keys text[], empty_queues text[], empty_keys text[]
 )
     language plpgsql volatile
     set enable_hashjoin = on             -- for the arrays below; a worker's session has it off for the tables' sake
@@ -59,6 +60,8 @@ declare
     k_keys    text[];
     h_ids     uuid[];        -- their heads
     h_states  text[];
+    e_queues  text[];        -- keys of which nothing waits
+    e_keys    text[];
     taken     uuid[];
 begin
     at := holdfast.clock();
@@ -76,7 +79,7 @@ begin
         cross join lateral (
             select i.id, i.available_at, i.seq, i.queue, i.partition_key, i.ordered
             from holdfast.inbox i
-            where lane_buckets[l.n] is null
+            where not lane_owned[l.n]
               and i.status = 'pending' and i.ordered and not i.owned
               and i.queue = l.queue
               and i.priority = l.priority
@@ -95,12 +98,13 @@ begin
         select l.n, row.id, row.available_at, row.seq, row.queue, row.partition_key, row.ordered
         from unnest(lane_queues, lane_priorities, lane_ats, lane_seqs)
              with ordinality as l (queue, priority, start_at, start_seq, n)
+        join unnest(own_queues, own_buckets) as own (queue, bucket) on own.queue = l.queue
         cross join lateral (
             select i.id, i.available_at, i.seq, i.queue, i.partition_key, i.ordered
             from holdfast.inbox i
             where i.status = 'pending' and i.owned
               and i.queue = l.queue
-              and i.partition_bucket = lane_buckets[l.n]
+              and i.partition_bucket = own.bucket
               and i.priority = l.priority
               and (i.available_at, i.seq) >= (l.start_at, l.start_seq)
               and i.available_at <= holdfast.clock()
@@ -110,7 +114,7 @@ begin
             order by i.available_at, i.seq
             limit look
         ) row
-        where not suspects and lane_buckets[l.n] is not null and l.queue <> all (coalesce(paused, '{}'))
+        where not suspects and lane_owned[l.n] and l.queue <> all (coalesce(paused, '{}'))
         limit look - (select count(*) from candidate)
     ),
     suspect as materialized (
@@ -178,39 +182,44 @@ begin
     -- 2. The heads of those keys, by a snapshot taken after their locks; none while a row is in processing. A head that is no
     -- candidate is "next" when we passed it before, or it is parked: nobody will meet it on his way.
     if k_queues is not null then
-        select array_agg(head.id),
-               array_agg(case when head.id in (select c.id from unnest(c_ids) as c (id)) then 'candidate'
-                              when head.status::text = 'pending' and not head.owned and not exists (
-                                  select from unnest(lane_queues, lane_priorities, lane_buckets, hint_ats, hint_seqs)
-                                              as l (queue, priority, bucket, hint_at, hint_seq)
-                                  where l.bucket is null
-                                    and l.queue = head.queue
-                                    and l.priority = head.priority
-                                    and (head.available_at, head.seq) < (l.hint_at, l.hint_seq)) then 'ahead'
-                              when head.available_at <= holdfast.clock()
-                                   and holdfast.knows(kinds, versions, head.kind, head.payload_version)
-                                   and head.crashes = 0
-                                   and head.attempts < head.max_attempts
-                                   and head.queue <> all (coalesce(paused, '{}'))
-                                   and (not head.owned or (head.queue, head.partition_bucket) in (
-                                       select l.queue, l.bucket from unnest(lane_queues, lane_buckets) as l (queue, bucket)))
-                              then 'next' else 'not ours' end)
-        into h_ids, h_states
-        from unnest(k_queues, k_keys) as k (queue, key)
-        cross join lateral (
-            select i.id, i.status, i.priority, i.available_at, i.seq, i.kind, i.payload_version, i.crashes, i.attempts,
-                   i.max_attempts, i.owned, i.queue, i.partition_bucket
-            from holdfast.inbox i
-            where i.ordered and i.status in ('pending', 'blocked')
-              and i.queue = k.queue
-              and i.partition_key = k.key
-              and not (i.skips and i.status::text = 'pending' and i.available_at > holdfast.clock())
-            order by i.seq
-            limit 1
-        ) head
-        where not exists (
-            select from holdfast.inbox p
-            where p.ordered and p.status = 'processing' and p.queue = k.queue and p.partition_key = k.key);
+        select array_agg(k.head) filter (where not k.at_work), array_agg(k.state) filter (where not k.at_work),
+               array_agg(k.queue) filter (where k.head is null), array_agg(k.key) filter (where k.head is null)
+        into h_ids, h_states, e_queues, e_keys
+        from (
+            select k.queue, k.key, head.id as head,
+                   head.id is null or exists (
+                       select from holdfast.inbox p
+                       where p.ordered and p.status = 'processing' and p.queue = k.queue and p.partition_key = k.key
+                   ) as at_work,
+                   case when head.id in (select c.id from unnest(c_ids) as c (id)) then 'candidate'
+                        when head.status::text = 'pending' and not head.owned and not exists (
+                            select from unnest(lane_queues, lane_priorities, lane_owned, hint_ats, hint_seqs)
+                                        as l (queue, priority, owned, hint_at, hint_seq)
+                            where not l.owned
+                              and l.queue = head.queue
+                              and l.priority = head.priority
+                              and (head.available_at, head.seq) < (l.hint_at, l.hint_seq)) then 'ahead'
+                        when head.available_at <= holdfast.clock()
+                             and holdfast.knows(kinds, versions, head.kind, head.payload_version)
+                             and head.crashes = 0
+                             and head.attempts < head.max_attempts
+                             and head.queue <> all (coalesce(paused, '{}'))
+                             and (not head.owned or (head.queue, head.partition_bucket) in (
+                                 select own.queue, own.bucket from unnest(own_queues, own_buckets) as own (queue, bucket)))
+                        then 'next' else 'not ours' end as state
+            from unnest(k_queues, k_keys) as k (queue, key)
+            left join lateral (
+                select i.id, i.status, i.priority, i.available_at, i.seq, i.kind, i.payload_version, i.crashes, i.attempts,
+                       i.max_attempts, i.owned, i.queue, i.partition_bucket
+                from holdfast.inbox i
+                where i.ordered and i.status in ('pending', 'blocked')
+                  and i.queue = k.queue
+                  and i.partition_key = k.key
+                  and not (i.skips and i.status::text = 'pending' and i.available_at > holdfast.clock())
+                order by i.seq
+                limit 1
+            ) head on true
+        ) k;
     end if;
 
     -- 3. Take heads and rows without order, as many as there is room for, but none that somebody has locked.
@@ -314,7 +323,7 @@ begin
     select at, paused, snapshot, null::boolean, running, null::boolean, owned,
            o.lane, o.available_at, o.seq, o.id, o.lease_generation, o.fence, o.attempts, o.max_attempts, o.kind,
            o.payload_version, o.payload, o.queue, o.partition_key, o.headers, o.idempotency_key, o.cancelled, o.ordered,
-           looked, parked, end_lane, end_at, end_seq, busy, passed_queues, passed_keys
+           looked, parked, end_lane, end_at, end_seq, busy, passed_queues, passed_keys, e_queues, e_keys
     from (select) as always
     left join (
         select 0 as lane, c.available_at, c.seq, c.id, c.lease_generation, c.fence, c.attempts, c.max_attempts, c.kind,

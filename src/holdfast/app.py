@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -13,7 +14,8 @@ import asyncpg
 
 from .context import Context, TxContext
 from .db import callers
-from .db.database import REFUSALS, Connection, Database, resolve_url
+from .db.address import resolve_url
+from .db.database import Connection, Database
 from .db.link import backoff, translate
 from .db.portal import Portal
 from .definitions import OnFailure, Upcast, define
@@ -59,15 +61,20 @@ class TaskDecorator(Protocol):
 class Holdfast:
     """One installation of Holdfast: a database, a schema in it, and the tasks of this application.
 
-    `url` defaults to HOLDFAST_DATABASE_URL, then DATABASE_URL, then libpq's PG* variables. Nothing connects before
-    something is asked for.
+    `url` defaults to HOLDFAST_DATABASE_URL, then DATABASE_URL, then libpq's PG* variables; `schema` to HOLDFAST_SCHEMA,
+    then "holdfast". Nothing connects before something is asked for.
     """
 
     def __init__(
-        self, url: str | None = None, *, schema: str = "holdfast", pooler: bool = False, limits: Limits = DEFAULT_LIMITS
+        self,
+        url: str | None = None,
+        *,
+        schema: str | None = None,
+        pooler: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._url = url
-        self._schema = check_schema(schema)
+        self._schema = check_schema((os.environ.get("HOLDFAST_SCHEMA") or "holdfast") if schema is None else schema)
         self._pooler = pooler
         self._database: Database | None = None
         self.limits = limits
@@ -229,17 +236,19 @@ class Holdfast:
         except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError) as error:
             raise SchemaError(
                 f"The schema {self.database.schema!r} at {self.database.shown} is missing or older than this release "
-                f"({error}). Run: holdfast migrate"
+                f"({error}). Run: {migrate.command(self.database.schema)}"
             ) from error
-        except REFUSALS as error:
-            raise self.database.refusal(error) from None
         except Exception as error:
+            if (refusal := self.database.refusal(error)) is not None:
+                raise refusal from None
             if getattr(error, "sqlstate", None) == REFUSED:
                 field, _, problem = str(error).partition(": ")
                 raise InvalidInput(field, problem) from None
             translated = translate(error)
             if translated is error:
                 raise
+            if isinstance(translated, Unreachable):
+                raise self.database.unreachable(error) from error
             raise translated from error
 
     async def _pool(self) -> asyncpg.Pool[asyncpg.Record]:

@@ -46,8 +46,16 @@ def test_an_unreachable_server(tmp_path: Path, words: list[str]) -> None:
     answer = Shell(f"postgresql://me:{CANARY}@127.0.0.1:1/shop", tmp_path)(*words)
     assert answer.code == 1
     assert is_message(answer), answer.all
-    assert "cannot reach the server" in answer.err
+    assert "cannot reach the server at postgresql://me:***@127.0.0.1:1/shop" in answer.err
     assert CANARY not in answer.all
+
+
+@pytest.mark.parametrize("words", [["stats"], ["migrate"], ["health"]], ids=" ".join)
+def test_a_forgotten_address(tmp_path: Path, words: list[str]) -> None:
+    answer = Shell(None, tmp_path)(*words, PGPORT="1", DATABASE_URL="")
+    assert answer.code == 1
+    assert "cannot reach the server at PGPORT=1" in answer.all
+    assert "set HOLDFAST_DATABASE_URL" in answer.all
 
 
 def test_an_unknown_host(tmp_path: Path) -> None:
@@ -87,14 +95,42 @@ def test_a_role_without_rights(shell: Shell) -> None:
     try:
         place = urlsplit(owner).netloc.rpartition("@")[2]
         shell.url = urlunsplit(urlsplit(owner)._replace(netloc=f"{role}:{CANARY}@{place}"))
-        answer = shell("stats")
-        assert answer.code == 1
-        assert is_message(answer), answer.all
-        assert "the server refused: permission denied" in answer.err
-        assert CANARY not in answer.all
+        for words, said in (
+            (["stats"], "docs/sql.md#roles"),
+            (["enqueue", "greet"], "docs/sql.md#roles"),
+            (["migrate"], "a role that owns the schema 'holdfast'"),
+            (["migrate", "--schema", "other"], "grant create on database"),
+        ):
+            answer = shell(*words)
+            assert answer.code == 1
+            assert is_message(answer), answer.all
+            assert answer.err.startswith("holdfast: permission denied")
+            assert said in answer.err
+            assert CANARY not in answer.all
     finally:
         shell.url = owner
         shell.sql(f"drop role {role}")
+
+
+def test_the_command_to_migrate_names_the_schema(bare: Shell) -> None:
+    for words in (["stats"], ["health"], ["enqueue", "greet"]):
+        assert "Run: holdfast migrate --schema work_b" in bare(*words, "--schema", "work_b").all
+
+
+def test_a_hint_of_the_server_is_said_once(shell: Shell) -> None:
+    shell("enqueue", "greet", '{"n": 1}', "--idempotency-key", "once")
+    answer = shell("enqueue", "greet", '{"n": 2}', "--idempotency-key", "once")
+    assert answer.err.count("Use a new key") == 1
+    assert is_message(answer), answer.all
+
+
+def test_a_server_without_ssl(tmp_path: Path) -> None:
+    with EmbeddedPostgres() as server:  # one that has none, whatever the one under test does
+        for words in (["stats"], ["migrate"], ["health"]):
+            answer = Shell(f"{server.url}?sslmode=require", tmp_path)(*words)
+            assert answer.code == 1
+            assert "the server has no SSL, and sslmode asks for it" in answer.all
+            assert "cannot reach" not in answer.all
 
 
 @pytest.mark.parametrize("words", [["job", "show"], ["job", "cancel", "--yes"], ["dead", "revive"]], ids=" ".join)

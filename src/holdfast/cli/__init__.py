@@ -61,7 +61,7 @@ def main() -> None:
     except HoldfastError as error:
         _complain(str(error))
     except OSError as error:
-        _complain(f"cannot reach the server: {str(error) or type(error).__name__}")
+        _complain(f"{type(error).__name__}: {error}")
 
 
 def _complain(message: str) -> None:

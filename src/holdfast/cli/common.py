@@ -16,7 +16,8 @@ import msgspec
 
 from ..app import Holdfast
 from ..db.link import translate
-from ..errors import Contended, HoldfastError, SchemaError, Unreachable
+from ..errors import HoldfastError, SchemaError, Unreachable
+from ..schema import migrate
 
 T = TypeVar("T")
 
@@ -44,21 +45,28 @@ def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
         try:
             return await work(app)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError):
-            raise SchemaError(f"There is no schema {schema!r} at {app.database.shown}. Run: holdfast migrate") from None
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, Unreachable, Contended, TimeoutError) as error:
+            raise SchemaError(
+                f"There is no schema {schema!r} at {app.database.shown}. Run: {migrate.command(schema)}"
+            ) from None
+        except asyncpg.PostgresError as error:
             raise _in_words(error, app) from None
+        except (OSError, asyncpg.InterfaceError) as error:
+            raise app.database.unreachable(error) from None
         finally:
             await app.close()
 
     return asyncio.run(session())
 
 
-def _in_words(error: Exception, app: Holdfast) -> Refused:
-    error = error if isinstance(error, HoldfastError) else translate(error)  # type: ignore[assignment]
-    if isinstance(error, Unreachable):
-        return Refused(f"cannot reach the server at {app.database.shown}: {error}")
-    hint = getattr(error, "hint", None)
-    return Refused(f"the server refused: {error}{f' ({hint})' if hint else ''}")
+def _in_words(error: asyncpg.PostgresError, app: Holdfast) -> HoldfastError:
+    if (refusal := app.database.refusal(error)) is not None:
+        return refusal
+    if isinstance(translated := translate(error), Unreachable):
+        return app.database.unreachable(error)
+    if isinstance(translated, HoldfastError):
+        return translated
+    more = " ".join(f"({text})" for text in (error.detail, error.hint) if text)
+    return Refused(f"the server refused: {error.message} {more}".rstrip())
 
 
 def plain(row: Mapping[str, Any] | asyncpg.Record) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import ssl
 from dataclasses import dataclass
-from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, Unreachable
 from ..model.limits import check_schema
+from . import address
 from .statements import statement
 
 PLANNER = {
@@ -28,12 +28,8 @@ COMMAND_TIMEOUT = 60.0
 
 Connection = asyncpg.Connection
 
-REFUSALS = (
-    asyncpg.InvalidPasswordError,
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InvalidCatalogNameError,
-)
-"""Answers to a login that asking again does not change."""
+BAD_SETTING = (asyncpg.UndefinedObjectError, asyncpg.CantChangeRuntimeParamError, asyncpg.InvalidParameterValueError)
+"""Said to a login, these are about the settings that came with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,56 +59,50 @@ class Database:
                 server_settings=settings,
                 statement_cache_size=0 if self.pooler else 100,
             )
-        except REFUSALS as error:
-            raise self.refusal(error) from None
+        except BAD_SETTING as error:
+            raise ConfigurationError(f"The server at {self.shown} refused the URL's options: {error.message}") from None
+        except Exception as error:
+            if (refusal := self.refusal(error)) is not None:
+                raise refusal from None
+            if isinstance(error, OSError):  # a TimeoutError, too
+                raise self.unreachable(error) from error
+            raise
 
-    def refusal(self, error: Exception) -> ConfigurationError:
-        """What to tell of one of `REFUSALS`."""
-        if isinstance(error, asyncpg.InvalidCatalogNameError):
-            return ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.")
-        return ConfigurationError(f"The server at {self.shown} refused to log us in: {error}")
+    def refusal(self, error: BaseException) -> ConfigurationError | None:
+        """What to tell of an answer that asking again does not change; None for every other."""
+        match error:
+            case asyncpg.InvalidCatalogNameError():
+                return self._wrong(f"{error}", "Create it with createdb, or correct the URL")
+            case asyncpg.InsufficientPrivilegeError():
+                return self._wrong(
+                    f"{error.message}",
+                    "Connect as the role that migrated, or grant what is missing; see docs/sql.md#roles",
+                )
+            case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
+                return ConfigurationError(
+                    f"The server at {self.shown} refused to log us in: {error}{address.advice(self.url)}"
+                )
+            case asyncpg.ClientConfigurationError():
+                return self._wrong(f"{error}", "Correct the URL")
+            case ssl.SSLCertVerificationError():
+                return self._wrong(
+                    f"the server's certificate: {error.verify_message}", "Correct the URL's sslrootcert or sslmode"
+                )
+            case ConnectionError() if "rejected SSL upgrade" in str(error):
+                return self._wrong(
+                    "the server has no SSL, and sslmode asks for it", "Turn SSL on there, or correct the URL"
+                )
+        return None
+
+    def _wrong(self, what: str, remedy: str) -> ConfigurationError:
+        return ConfigurationError(f"{what} (at {self.shown}). {remedy}{address.advice(self.url)}.")
+
+    def unreachable(self, error: BaseException) -> Unreachable:
+        """The error of a server that did not answer, with its address."""
+        why = "no answer within the deadline" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+        return Unreachable(f"cannot reach the server at {self.shown}: {why}{address.advice(self.url)}")
 
     @property
     def shown(self) -> str:
         """The address without its secrets."""
-        return hide_password(self.url) if self.url else "the address in PGHOST, PGPORT, PGDATABASE"
-
-
-def resolve_url(url: str | None = None) -> str | None:
-    """The address given, else HOLDFAST_DATABASE_URL, else DATABASE_URL, else None for libpq's PG* variables."""
-    found = url or os.environ.get("HOLDFAST_DATABASE_URL") or os.environ.get("DATABASE_URL")
-    if found is None:
-        return None
-    scheme, separator, rest = found.partition("://")
-    if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
-        # What came is not quoted: it may hold a password.
-        raise ConfigurationError("the database URL: expected postgresql://user@host/name, got something else")
-    address = f"postgresql://{rest}"
-    _check_address(address)
-    return address
-
-
-def _check_address(address: str) -> None:
-    """Refuse what could only be misread; in words that quote nothing of it."""
-    try:
-        parts = urlsplit(address)
-        _ = parts.port if "," not in parts.netloc else None
-    except ValueError:
-        misread = True
-    else:
-        misread = bool(parts.fragment) or "@" in parts.path
-    if misread:
-        raise ConfigurationError(
-            "the database URL: expected postgresql://user:password@host:port/name, got one that cannot be read so; "
-            "write / # ? @ : in a password as %2F %23 %3F %40 %3A"
-        )
-
-
-def hide_password(url: str) -> str:
-    """For messages and logs."""
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
-        return urlunsplit(parts._replace(query=""))
-    login, _, place = parts.netloc.rpartition("@")
-    user, colon, _ = login.partition(":")
-    return urlunsplit(parts._replace(netloc=f"{user}{':***' if colon else ''}@{place}", query=""))
+        return address.shown(self.url)

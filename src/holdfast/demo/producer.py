@@ -19,7 +19,7 @@ from typing import Any
 import asyncpg
 
 from holdfast import Task
-from holdfast.db.database import resolve_url
+from holdfast.db.address import resolve_url
 
 from . import shop
 from .journal import Journal

@@ -15,7 +15,8 @@ from pathlib import Path
 import asyncpg
 
 from holdfast import Holdfast
-from holdfast.db.database import Connection, hide_password, resolve_url
+from holdfast.db.address import hide_password, resolve_url
+from holdfast.db.database import Connection
 from holdfast.embedded import EmbeddedPostgres
 
 SETTINGS: dict[str, str | int] = {"max_connections": 200, "shared_buffers": "128MB"}

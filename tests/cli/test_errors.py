@@ -35,7 +35,7 @@ def test_no_schema(bare: Shell, words: list[str]) -> None:
 def test_a_wrong_scheme(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "app.py").write_text("from holdfast import Holdfast\nhf = Holdfast()\n")
     answer = Shell(f"mysql://me:{CANARY}@host/shop", tmp_path)(*words)
-    assert answer.code == 1
+    assert answer.code == (78 if words[0] == "worker" else 1)
     assert is_message(answer), answer.all
     assert "postgresql://user@host/name" in answer.err
     assert CANARY not in answer.all
@@ -144,7 +144,8 @@ def test_a_bad_id(shell: Shell, words: list[str]) -> None:
     ("arguments", "said"),
     [
         ("{order_id: 1}", "arguments: are not JSON"),
-        ("[1]", "arguments: expected a JSON object, got list"),
+        ("hello", """write an object, such as '{"name": "Ada"}'"""),
+        ("[1]", """arguments: expected a JSON object, such as '{"name": "Ada"}'; got list"""),
         ('{"a": NaN}', "arguments: are not JSON"),
         ('{"a": "\\u0000"}', "NUL"),
         ('{"type": "x"}', "type: cannot be an argument"),
@@ -171,15 +172,41 @@ def test_a_bad_schema(shell: Shell, schema: str) -> None:
     [
         ("nothing", "expected module:attribute"),
         ("missing_module:hf", "there is no module 'missing_module'"),
-        ("app:nothing", "expected app:nothing to be a Holdfast, got NoneType"),
+        ("app:nothing", "but app has no 'nothing'. It has app:hf"),
+        ("app:number", "got a int. It has app:hf"),
+        ("bare:hf", "but bare has no 'hf'. There is none in bare; make one: hf = Holdfast()"),
+        ("app.py:hf", "expected a module, such as app:hf, not a file"),
+        ("./app.py:hf", "expected a module, such as app:hf, not a file"),
+        ("shop/jobs.py:hf", "expected a module, such as shop.jobs:hf, not a file"),
+        ("..:hf", "expected a module, such as shop.jobs:hf"),
     ],
 )
-def test_an_app_that_is_not_there(shell: Shell, app: str, said: str) -> None:
-    (shell.folder / "app.py").write_text("from holdfast import Holdfast\nhf = Holdfast()\n")
-    answer = shell("worker", app)
-    assert answer.code == 1
+def test_an_app_that_is_not_there(tmp_path: Path, app: str, said: str) -> None:
+    (tmp_path / "app.py").write_text("from holdfast import Holdfast\nhf = Holdfast()\nnumber = 1\n")
+    (tmp_path / "bare.py").write_text("")
+    answer = Shell(None, tmp_path)("worker", app)
+    assert answer.code == 78
     assert is_message(answer), answer.all
     assert said in answer.err
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import no_such_library", "ModuleNotFoundError: No module named 'no_such_library'"),
+        ("def f(:", "SyntaxError"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("from holdfast import Holdfast\nhf = Holdfast()\nhf.task('greet')", "write @hf.task(name='greet')"),
+    ],
+)
+def test_an_app_that_cannot_be_imported(tmp_path: Path, code: str, said: str) -> None:
+    (tmp_path / "app.py").write_text(code)
+    answer = Shell(None, tmp_path)("worker", "app:hf")
+    assert answer.code == 78
+    assert answer.err.startswith("holdfast: app: app could not be imported:\n")
+    assert said in answer.err
+    assert answer.err.count("  File ") == 1, "only theirs"
+    assert 'app.py", line' in answer.err
 
 
 def test_a_worker_without_tasks(shell: Shell) -> None:
@@ -203,6 +230,6 @@ def test_a_worker_without_tasks(shell: Shell) -> None:
 def test_bad_settings_of_a_worker(shell: Shell, flags: list[str], said: str) -> None:
     (shell.folder / "app.py").write_text("from holdfast import Holdfast\nhf = Holdfast()\n")
     answer = shell("worker", "app:hf", *flags)
-    assert answer.code in (1, 2)
+    assert answer.code in (2, 78)
     assert said in answer.err
     assert "Traceback" not in answer.err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 
 import click
 
@@ -65,10 +64,9 @@ def main() -> None:
 
 
 def _complain(message: str) -> None:
-    from .common import printable
+    from .common import complain
 
-    click.echo(f"holdfast: {printable(message)}", err=True)
-    sys.exit(1)
+    complain(message)
 
 
 __all__ = ["cli", "main"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -16,7 +17,8 @@ import msgspec
 
 from ..app import Holdfast
 from ..db.link import translate
-from ..errors import HoldfastError, SchemaError, Unreachable
+from ..errors import HoldfastError, InvalidInput, SchemaError, Unreachable
+from ..model.durations import seconds
 from ..schema import migrate
 
 T = TypeVar("T")
@@ -129,6 +131,12 @@ def printable(value: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "·" for c in value)
 
 
+def complain(message: str, code: int = 1) -> NoReturn:
+    """End with a message instead of a traceback."""
+    click.echo(f"holdfast: {printable(message)}", err=True)
+    sys.exit(code)
+
+
 class JobIdType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
     name = "job id"
 
@@ -140,3 +148,16 @@ class JobIdType(click.ParamType):  # type: ignore[type-arg]  # generic from clic
 
 
 JOB_ID = JobIdType()
+
+
+class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        try:
+            return seconds(float(value) if str(value).replace(".", "", 1).isdigit() else value)
+        except InvalidInput as error:
+            self.fail(str(error), param, context)
+
+
+DURATION = DurationType()

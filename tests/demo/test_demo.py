@@ -100,7 +100,7 @@ def test_stopped_at_any_moment_nothing_stays(temporary: Path, moment: str, numbe
         wait_for_words(process, moment)
         process.send_signal(number)
         _, err = process.communicate()
-    assert (process.returncode, err) == (130, "Stopped. Nothing was left behind.\n")
+    assert (process.returncode, err) == (128 + number, "Stopped. Nothing was left behind.\n")
     assert left_behind(process, temporary) == []
 
 

@@ -172,6 +172,7 @@ class Engine:
         await self._runner.close()
         await self._release_unknown()
         await self._release_vacated()
+        self.tally.running, self.tally.ready = len(self._running), 0
         self.tally.publish(self.ledger)
 
     async def leave(self) -> None:
@@ -217,7 +218,7 @@ class Engine:
 
     async def _say(self, status: str) -> None:
         try:
-            await members.leave(self._write_link, self.name, status)
+            await members.leave(self._write_link, self.name, status, self.ledger.counters())
         except (Unreachable, Contended) as error:
             log.warning("could not say that worker %s is %s: %s", self.name, status, error)
 

@@ -7,10 +7,16 @@ import pytest
 
 from holdfast.db.database import Database
 from holdfast.schema.migrate import migrate
-from tests.support.databases import Server, running_server
+from tests.support.databases import Server, running_server, unusable
 from tests.support.no_skips import pytest_make_collect_report, pytest_runtest_makereport
 
 __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One plain sentence, before any of the processes that run the tests is started."""
+    if not hasattr(config, "workerinput") and (problem := unusable()) is not None:
+        raise pytest.UsageError(problem)
 
 
 @pytest.fixture(scope="session")

@@ -115,6 +115,6 @@ def test_a_server_that_is_not_there_is_said_in_words(temporary: Path) -> None:
     process = start(temporary, HOLDFAST_DATABASE_URL="postgresql://nobody:secret@127.0.0.1:1/none")
     _, err = process.communicate()
     assert process.returncode == 1
-    assert "cannot reach the server" in err
+    assert "cannot reach the server at postgresql://" in err
     assert "Traceback" not in err and "secret" not in err
     assert left_behind(process, temporary) == []

@@ -50,7 +50,9 @@ def test_what_the_driver_knows_is_passed_on() -> None:
     assert not CARRIED_OUT & LEFT_OUT
 
 
-@pytest.mark.parametrize("parameter", ["foo=bar", "require_auth=scram-sha-256", "foo"])
+@pytest.mark.parametrize(
+    "parameter", ["foo=bar", "hostaddr=10.0.0.1", "require_auth=scram-sha-256", "gssencmode=require", "foo"]
+)
 def test_an_unknown_parameter_is_named(parameter: str) -> None:
     with pytest.raises(ConfigurationError, match=f"got '{parameter.partition('=')[0]}'. Leave it out"):
         resolve_url(f"postgresql://u:{SECRET}@h/x?sslmode=require&{parameter}")

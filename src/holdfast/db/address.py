@@ -18,11 +18,12 @@ CARRIED_OUT = {
 LEFT_OUT = {
     "connect_timeout", "tcp_user_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count",
     "channel_binding", "gssencmode", "gssdelegation", "sslcompression", "sslsni", "fallback_application_name",
-    "client_encoding", "hostaddr", "load_balance_hosts", "min_protocol_version", "max_protocol_version",
+    "client_encoding", "load_balance_hosts", "min_protocol_version", "max_protocol_version",
 }  # fmt: skip
 """Parameters that libpq knows and asyncpg does not, and without which the connection is the same: asyncpg would send
-them to the server, which refuses them. Deadlines are ours; the encoding is always UTF-8. What demands a check that
-nobody would make (`require_auth`, `requirepeer`, `sslcrldir`) is refused instead, as everything unknown."""
+them to the server, which refuses them. Deadlines are ours; the encoding is always UTF-8. What names another server
+(`hostaddr`) or demands a check that nobody would make (`require_auth`, `requirepeer`, `gssencmode=require`) is refused
+instead, as everything unknown. Only `channel_binding=require` is let pass: a whole hosting service hands it out."""
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 GIVE_ONE = "No address was given: set HOLDFAST_DATABASE_URL, such as postgresql://user@host/name"
@@ -67,7 +68,7 @@ def _with_known_parameters(address: str) -> str:
         name, _, value = parameter.partition("=")
         if name in CARRIED_OUT and value:
             kept.append(parameter)
-        elif name not in CARRIED_OUT | LEFT_OUT:
+        elif name not in CARRIED_OUT | LEFT_OUT or parameter == "gssencmode=require":
             raise ConfigurationError(_unknown(name))
         if name == "sslmode" and value and unquote(value) not in SSL_MODES:
             raise ConfigurationError(f"the database URL: sslmode: expected one of {', '.join(SSL_MODES)}; got another")

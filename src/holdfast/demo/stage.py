@@ -16,7 +16,7 @@ import asyncpg
 
 from holdfast import Holdfast
 from holdfast.db.address import hide_password, resolve_url
-from holdfast.db.database import Connection
+from holdfast.db.database import Connection, Database
 from holdfast.embedded import EmbeddedPostgres
 
 SETTINGS: dict[str, str | int] = {"max_connections": 200, "shared_buffers": "128MB"}
@@ -40,7 +40,7 @@ class Stage:
         }
 
     async def connect(self) -> Connection:
-        return await asyncpg.connect(self.url, timeout=10, command_timeout=30)
+        return await Database(self.url, self.schema).connect("demo")
 
     async def prepare(self) -> str:
         """Make the schema and the shop's tables; the name of the server for the audience."""

@@ -76,7 +76,6 @@ def _die_with(parent: int) -> None:
 class _Process:
     def __init__(self, app: Holdfast, settings: WorkerSettings, orders: Orders) -> None:
         self._orders = orders
-        self._database = app.database
         self._failed: BaseException | None = None
         self._engine = Engine(app, settings, Ledger(orders.ledger_fd), members.new_name())
         self._engine.on_failure = self._on_failure
@@ -121,8 +120,6 @@ class _Process:
             try:
                 return await self._engine.start()
             except Exception as error:
-                if (refusal := self._database.refusal(error)) is not None:  # also what is refused after the login
-                    raise refusal from None
                 if not isinstance(translated := translate(error), Unreachable):
                     raise
                 failures += 1

@@ -33,15 +33,22 @@ help:
 	@echo 'HOLDFAST_DATABASE_URL=...       use a running server instead of an embedded one'
 	@echo 'HOLDFAST_TEST_OLD_POSTGRES=...  bin folder of the oldest supported Postgres; `make test` then runs on it, too'
 	@echo '                                (tools/fetch-old-postgres fetches one and prints the folder)'
+	@echo 'HOLDFAST_TEST_PGBOUNCER=...     the program; `make test` then runs through it in transaction mode, too'
 
 demo: $(VENV)/.runtime
 	@$(BIN)/holdfast demo $(ARGS)
+
+# What these rooms do has nothing to do with the way to the server; the run through a pooler leaves them out.
+SERVERLESS := pure model embedded
 
 # The tests wait for commits and leases more than they compute, so several run at a time, each on a server of its own.
 test: lint
 	$(BIN)/python -m pytest -n $(JOBS) $(TESTARGS)
 ifneq ($(HOLDFAST_TEST_OLD_POSTGRES),)
 	HOLDFAST_TEST_POSTGRES=old $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(TESTARGS)
+endif
+ifneq ($(HOLDFAST_TEST_PGBOUNCER),)
+	HOLDFAST_TEST_POOLER=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(SERVERLESS:%=--ignore=tests/%) $(TESTARGS)
 endif
 
 lint: $(VENV)/.dev

@@ -5,6 +5,8 @@
     drain           `holdfast worker -c 20` on a full queue: rate, memory, CPU and WAL per job
     enqueue         one job per commit against a bare INSERT, many per statement, COPY
     pickup          from the call of enqueue to the start of the handler, on an idle worker
+    ring            how even the shares of owned buckets are, and what moves when a worker joins
+    wake            what the test "does somebody sleep?" costs producers, and what notifying at every commit would
 
 One server for all, embedded unless HOLDFAST_DATABASE_URL names another, with durable commits; a fresh copy of a
 template database for every repeat. What is compared is measured in turns, so that a noisy machine disturbs both sides.

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import claim_backlog, drain, enqueue, ordered, pickup, pinned
+from . import claim_backlog, drain, enqueue, ordered, pickup, pinned, ring, wake
 from .figures import Results
 from .ground import ground
 
@@ -17,6 +17,8 @@ AXES = {
     "enqueue": enqueue,
     "ordered": ordered,
     "pickup": pickup,
+    "ring": ring,
+    "wake": wake,
 }
 
 

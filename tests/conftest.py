@@ -1,22 +1,32 @@
 """Fixtures for all tests: one server for the session, a fresh database for each test that asks for one."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 
 import pytest
 
-from holdfast.db.database import Database
 from holdfast.schema.migrate import migrate
 from tests.support.databases import Server, running_server, unusable
 from tests.support.no_skips import pytest_make_collect_report, pytest_runtest_makereport
+from tests.support.pooler import database_at, wants_pooler
 
 __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One plain sentence, before any of the processes that run the tests is started."""
     if not hasattr(config, "workerinput") and (problem := unusable()) is not None:
-        raise pytest.UsageError(problem)
+        raise pytest.UsageError(problem)  # one plain sentence, before any process that runs tests is started
+    if wants_pooler():
+        os.environ["HOLDFAST_POOLER"] = "1"  # for every application, in this process and in those it starts
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is about the other way to the server."""
+    other = "direct" if wants_pooler() else "pooled"
+    left_out = [item for item in items if item.get_closest_marker(other)]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session")
@@ -46,4 +56,4 @@ def migrated(server: Server) -> str:
 
 
 def _migrate(url: str) -> None:
-    asyncio.run(migrate(Database(url)))
+    asyncio.run(migrate(database_at(url)))

@@ -19,6 +19,7 @@ from .errors import (
     UnsafeServer,
 )
 from .model.job import Job
+from .model.keys import substream
 from .model.limits import Limits
 from .model.outcome import Fail, Snooze
 from .tasks import Task
@@ -51,4 +52,5 @@ __all__ = [
     "Unreachable",
     "UnsafeServer",
     "__version__",
+    "substream",
 ]

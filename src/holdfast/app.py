@@ -13,9 +13,9 @@ from uuid import UUID
 import asyncpg
 
 from .context import Context, TxContext
-from .db import callers
-from .db.address import resolve_url
-from .db.database import Connection, Database
+from .db import callers, pooler
+from .db.address import resolve_pooler, resolve_url
+from .db.database import Database
 from .db.link import backoff, translate
 from .db.portal import Portal
 from .definitions import OnFailure, Upcast, define
@@ -62,7 +62,8 @@ class Holdfast:
     """One installation of Holdfast: a database, a schema in it, and the tasks of this application.
 
     `url` defaults to HOLDFAST_DATABASE_URL, then DATABASE_URL, then libpq's PG* variables; `schema` to HOLDFAST_SCHEMA,
-    then "holdfast". Nothing connects before something is asked for.
+    then "holdfast". Nothing connects before something is asked for. `pooler` says that a transaction pooler is in
+    between, and defaults to HOLDFAST_POOLER.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Holdfast:
         url: str | None = None,
         *,
         schema: str | None = None,
-        pooler: bool = False,
+        pooler: bool | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._url = url
@@ -87,7 +88,7 @@ class Holdfast:
     def database(self) -> Database:
         """Where it is; read from the environment on first use, so that importing an application needs no database."""
         if self._database is None:
-            self._database = Database(resolve_url(self._url), self._schema, self._pooler)
+            self._database = Database(resolve_url(self._url), self._schema, resolve_pooler(self._pooler))
         return self._database
 
     # Declaring
@@ -244,6 +245,8 @@ class Holdfast:
             if getattr(error, "sqlstate", None) == REFUSED:
                 field, _, problem = str(error).partition(": ")
                 raise InvalidInput(field, problem) from None
+            if refused := self.database.refusal(error):
+                raise refused from None
             translated = translate(error)
             if translated is error:
                 raise
@@ -258,15 +261,7 @@ class Holdfast:
             if pool is None:
                 for gone in [other for other in self._pools if other.is_closed()]:
                     del self._pools[gone]
-                pool = self._pools[loop] = asyncpg.create_pool(
-                    self.database.url,
-                    min_size=0,
-                    max_size=10,
-                    command_timeout=30,
-                    timeout=10,
-                    statement_cache_size=0 if self.database.pooler else 100,
-                    reset=_keep,
-                )
+                pool = self._pools[loop] = self.database.pool(max_size=10, command_timeout=30, reset=pooler.keep)
         return await pool
 
     def portal_run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -287,11 +282,13 @@ class Holdfast:
         housekeeping: Duration = "10s",
         poll: Duration = "1s",
         heartbeat: Duration = "10s",
+        notify: bool = True,
     ) -> AsyncIterator[EmbeddedWorker]:
         """Run a worker inside this process: `async with hf.worker(concurrency=10):`.
 
         It serves the queues of the registered tasks, or those named. Leaving the block drains it: running jobs may take
-        `drain` to finish, the rest goes back. `poll` is the longest pause between looks when there is nothing to do.
+        `drain` to finish, the rest goes back. `poll` is the longest pause between looks when there is nothing to do;
+        with `notify`, a job that comes in such a pause is heard of at once.
 
         Leases are renewed from a thread, which is weaker than the supervisor of `holdfast worker`: a handler that
         holds the GIL for longer than the lease loses it.
@@ -309,6 +306,7 @@ class Holdfast:
             poll_min=min(0.005, longest),
             poll_max=longest,
             heartbeat=seconds(heartbeat, "heartbeat"),
+            notify=notify,
         )
         worker = EmbeddedWorker(self, settings)
         await worker.start()
@@ -351,6 +349,17 @@ class Holdfast:
         """Claim from this queue again."""
         await self.query("inbox", "resume", check_name("queue", queue))
 
+    async def drain_workers(self, workers: Sequence[str]) -> list[str]:
+        """Ask these workers to finish what runs, hand back the rest and end; those that were alive.
+
+        Each notices within its heartbeat interval. One inside an application stops claiming and waits for its block to
+        end.
+        """
+        known = {row["id"] for row in await self.query("views", "workers")}
+        if unknown := sorted(set(workers) - known):
+            raise NotFound(f"There is no worker {', '.join(unknown)}; see holdfast workers list. Nothing was drained")
+        return sorted(row[0] for row in await self.query("ownership", "drain", list(workers)))
+
     async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run the statement of `room/name.sql` on a connection of our own."""
         pool = await self._pool()
@@ -372,10 +381,6 @@ class Holdfast:
     def close_sync(self) -> None:
         """As `close`, for code that does not await."""
         asyncio.run(self.close())
-
-
-async def _keep(connection: Connection) -> None:
-    """Nothing of ours is kept in a session, so there is nothing to reset between uses."""
 
 
 __all__ = ["Holdfast"]

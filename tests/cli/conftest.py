@@ -13,6 +13,7 @@ from uuid import UUID
 import psycopg
 import pytest
 from psycopg.rows import dict_row
+from tests.support.pooler import direct, wants_pooler
 
 Row = dict[str, Any]
 
@@ -35,7 +36,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Shell:
-    """`holdfast …` in a folder, with nothing of ours in the environment but the address."""
+    """`holdfast …` in a folder, with nothing of ours in the environment but the address and the way to it."""
 
     url: str | None
     folder: Path
@@ -45,7 +46,8 @@ class Shell:
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "PG"))}
         ours.pop("DATABASE_URL", None)
         address = {"HOLDFAST_DATABASE_URL": self.url} if self.url is not None else {}
-        return {**ours, **address, **self.environment, **(more or {})}
+        way = {"HOLDFAST_POOLER": "1"} if wants_pooler() else {}
+        return {**ours, **address, **way, **self.environment, **(more or {})}
 
     def __call__(self, *words: str, stdin: str = "", **variables: str) -> Answer:
         done = subprocess.run(
@@ -56,7 +58,7 @@ class Shell:
 
     def sql(self, statement: str, *parameters: object) -> list[Row]:
         assert self.url is not None
-        with psycopg.connect(self.url, autocommit=True, row_factory=dict_row) as connection:
+        with psycopg.connect(direct(self.url), autocommit=True, row_factory=dict_row) as connection:
             cursor = connection.execute(statement, parameters or None)
             return cursor.fetchall() if cursor.description else []
 

@@ -227,3 +227,16 @@ def test_stored_text_does_not_steer_the_terminal(shell: Shell) -> None:
             answer = shell(*words, *flags)
             assert "Traceback" not in answer.all
             assert not [c for c in answer.all if not c.isprintable() and c != "\n"], (words, flags)
+
+
+def test_the_hottest_keys(shell: Shell) -> None:
+    assert shell("queue", "keys").out == "no key has more than one live job\n"
+    shell.sql("select holdfast.enqueue('greet', key => 'tenant:42', queue => 'mail') from generate_series(1, 3)")
+    shell.sql("select holdfast.enqueue('greet', key => 'tenant:7') from generate_series(1, 2)")
+    rows = shell("queue", "keys", "--json").json
+    assert [(row["queue"], row["key"], row["live"]) for row in rows] == [
+        ("mail", "tenant:42", 3),
+        ("default", "tenant:7", 2),
+    ]
+    assert "tenant:7" not in shell("queue", "keys", "mail").out
+    assert len(shell("queue", "keys", "--limit", "1", "--json").json) == 1

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from tests.cli.conftest import Shell
+from tests.support.pooler import direct
 
 
 def test_migrating_twice_applies_once(bare: Shell) -> None:
@@ -41,7 +42,7 @@ def test_the_script_builds_what_migrate_builds(bare: Shell) -> None:
     script = Shell(None, bare.folder)("migrate", "--sql")
     assert script.code == 0, script.err
     assert bare.url is not None
-    with psycopg.connect(bare.url, autocommit=True) as connection:
+    with psycopg.connect(direct(bare.url), autocommit=True) as connection:
         connection.execute(script.out)
     assert bare("migrate", "--check").code == 0
     assert "applied" not in bare("migrate").out

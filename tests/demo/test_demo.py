@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.support.pooler import direct
 from tests.support.processes import processes_mentioning
 from tests.support.waiting import wait_until
 
@@ -82,7 +83,7 @@ def test_on_a_server_of_ones_own_the_schema_goes(temporary: Path, database_url: 
     assert (process.returncode, err) == (0, ""), out
     assert "Everything that was promised held." in out
     assert "\x1b" not in out
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(direct(database_url)) as connection:
         schemas = connection.execute("select nspname from pg_namespace where nspname like 'holdfast%'").fetchall()
     assert schemas == []
 

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 from psycopg import sql as composed
 from tests.support.pages import Block
+from tests.support.pooler import direct
 
 from holdfast import Holdfast
 
@@ -35,7 +36,7 @@ async def run_python(block: Block, names: dict[str, Any]) -> None:
 
 def run_sql(block: Block, url: str) -> None:
     """Run a block of statements; those with parameters are prepared, which checks all but their values."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(direct(url), autocommit=True) as connection:
         if "$1" not in block.text:
             connection.execute(composed.SQL(block.text), prepare=False)
             return

@@ -13,6 +13,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from tests.support.pages import ROOT
+from tests.support.pooler import direct
 
 from holdfast import LeaseLost
 
@@ -27,7 +28,8 @@ def run(module: str, url: str) -> str:
 
 
 def test_checkout(database_url: str) -> None:
-    assert run("examples.checkout", database_url).splitlines()[-3:] == [
+    # A producer's connection of its own, which keeps prepared statements.
+    assert run("examples.checkout", direct(database_url)).splitlines()[-3:] == [
         "orders  [9181, 9182, 9183]",
         "mail    [9181, 9182, 9183]",
         "ledger  [9181, 9182, 9183]",
@@ -54,21 +56,21 @@ def test_the_guard(tmp_path: Path) -> None:
 
 
 async def test_sqlalchemy(migrated_url: str) -> None:
-    with psycopg.connect(migrated_url, autocommit=True) as connection:
+    with psycopg.connect(direct(migrated_url), autocommit=True) as connection:
         connection.execute("create table orders (id int primary key)")
     for driver in ("psycopg", "asyncpg"):
-        address = migrated_url.replace("postgresql://", f"postgresql+{driver}://")
+        address = direct(migrated_url).replace("postgresql://", f"postgresql+{driver}://")
         engine = create_async_engine(address)
         async with AsyncSession(engine) as asynchronous, asynchronous.begin():
             await frameworks.pay_async(asynchronous, {"psycopg": 3, "asyncpg": 4}[driver])
         await engine.dispose()
-    sync_engine = create_engine(migrated_url.replace("postgresql://", "postgresql+psycopg://"))
+    sync_engine = create_engine(direct(migrated_url).replace("postgresql://", "postgresql+psycopg://"))
     with Session(sync_engine) as session, session.begin():
         frameworks.pay(session, 1)
     with Session(sync_engine) as session:
         frameworks.pay(session, 2)
         session.rollback()
     sync_engine.dispose()
-    with psycopg.connect(migrated_url) as connection:
+    with psycopg.connect(direct(migrated_url)) as connection:
         rows = connection.execute("select payload ->> 'order_id' from holdfast.inbox order by seq").fetchall()
         assert [row[0] for row in rows] == ["3", "4", "1"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.docs.conftest import run_jobs, run_python, run_sql
 from tests.support.pages import PAGES, ROOT, blocks, name
+from tests.support.pooler import direct
 
 from holdfast import Holdfast
 
@@ -24,7 +25,7 @@ async def test_the_code_of_a_page_runs(
 ) -> None:
     monkeypatch.setenv("HOLDFAST_DATABASE_URL", migrated_url)
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": f"page_{page.stem}", "run_jobs": run_jobs, "url": migrated_url}
+    names: dict[str, Any] = {"__name__": f"page_{page.stem}", "run_jobs": run_jobs, "url": direct(migrated_url)}
     opened: set[Holdfast] = set()
     for block in blocks(page):
         if block.reason is not None:

@@ -9,6 +9,7 @@ import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
 from tests.support.pages import ROOT
+from tests.support.pooler import direct
 
 PAGE = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
 QUERIES = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```sql\n(.*?)^```$", PAGE, re.M | re.S))
@@ -18,7 +19,7 @@ Connection = psycopg.Connection[dict[str, Any]]
 
 @pytest.fixture
 def db(migrated_url: str) -> Iterator[Connection]:
-    with psycopg.connect(migrated_url, autocommit=True, row_factory=dict_row) as connection:
+    with psycopg.connect(direct(migrated_url), autocommit=True, row_factory=dict_row) as connection:
         yield connection
 
 
@@ -109,7 +110,7 @@ def test_retry_rate(db: Connection) -> None:
 
 
 def test_who_holds_back_vacuum(db: Connection, migrated_url: str) -> None:
-    with psycopg.connect(migrated_url) as forgotten:
+    with psycopg.connect(direct(migrated_url)) as forgotten:
         forgotten.execute("set transaction isolation level repeatable read")
         forgotten.execute("select 1")
         pid = str(forgotten.info.backend_pid)

@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import migrated
 from tests.enqueue.doors import installation
 from tests.support.databases import Server
+from tests.support.pooler import direct
 
 from holdfast import Holdfast, Task
 
@@ -35,7 +36,7 @@ def shared_url(postgres: Server) -> Iterator[str]:
 @pytest.fixture
 def migrated_url(shared_url: str) -> str:
     """One database for the whole module, emptied for each test: a copy for each would take most of the time."""
-    with psycopg.connect(shared_url) as connection:
+    with psycopg.connect(direct(shared_url)) as connection:
         for table in ("inbox", "archive", "dedupe"):
             connection.execute(f"delete from holdfast.{table}".encode())
         connection.execute("drop table if exists orders")
@@ -58,7 +59,7 @@ def send_receipt(hf: Holdfast) -> Task[..., None]:
 
 @pytest.fixture
 async def inbox(migrated_url: str) -> AsyncIterator[Inbox]:
-    connection: Any = await asyncpg.connect(migrated_url)
+    connection: Any = await asyncpg.connect(direct(migrated_url))
     await connection.execute("create table orders (id int primary key)")
     try:
         yield Inbox(connection)

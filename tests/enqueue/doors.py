@@ -20,6 +20,7 @@ import psycopg
 import sqlalchemy as sa
 import sqlalchemy.ext.asyncio as sa_async
 import sqlalchemy.orm as sa_orm
+from tests.support.pooler import direct
 
 from holdfast import Holdfast, Job, Task
 
@@ -89,7 +90,7 @@ Door = Callable[[str], AbstractAsyncContextManager[Seat]]
 
 @asynccontextmanager
 async def asyncpg_connection(url: str) -> AsyncIterator[Seat]:
-    connection = await asyncpg.connect(url)
+    connection = await asyncpg.connect(direct(url))
     try:
         async with connection.transaction():
             yield Seat(connection, connection.execute, connection.transaction)
@@ -100,7 +101,7 @@ async def asyncpg_connection(url: str) -> AsyncIterator[Seat]:
 @asynccontextmanager
 async def asyncpg_pool(url: str) -> AsyncIterator[Seat]:
     async with (
-        asyncpg.create_pool(url, min_size=1, max_size=1) as pool,
+        asyncpg.create_pool(direct(url), min_size=1, max_size=1) as pool,
         pool.acquire() as connection,
         connection.transaction(),
     ):
@@ -109,7 +110,7 @@ async def asyncpg_pool(url: str) -> AsyncIterator[Seat]:
 
 @asynccontextmanager
 async def psycopg_sync(url: str) -> AsyncIterator[Seat]:
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(direct(url)) as connection:
         yield Seat(connection, connection.execute, connection.transaction)
 
 
@@ -117,7 +118,7 @@ async def psycopg_sync(url: str) -> AsyncIterator[Seat]:
 async def psycopg_dict_rows(url: str) -> AsyncIterator[Seat]:
     """An autocommit connection inside `transaction()`, whose rows are not sequences."""
     with (
-        psycopg.connect(url, autocommit=True, row_factory=psycopg.rows.dict_row) as connection,
+        psycopg.connect(direct(url), autocommit=True, row_factory=psycopg.rows.dict_row) as connection,
         connection.transaction(),
     ):
         yield Seat(connection, connection.execute, connection.transaction)
@@ -125,7 +126,7 @@ async def psycopg_dict_rows(url: str) -> AsyncIterator[Seat]:
 
 @asynccontextmanager
 async def psycopg_async(url: str) -> AsyncIterator[Seat]:
-    async with await psycopg.AsyncConnection.connect(url) as connection:
+    async with await psycopg.AsyncConnection.connect(direct(url)) as connection:
         yield Seat(connection, connection.execute, connection.transaction)
 
 
@@ -212,7 +213,7 @@ class django_at:
         if not django.conf.settings.configured:
             django.conf.settings.configure(USE_TZ=True)
             django.setup()
-        parts = urlsplit(self._url)
+        parts = urlsplit(direct(self._url))
         address = {
             "ENGINE": "django.db.backends.postgresql",
             "NAME": parts.path.lstrip("/"),
@@ -242,7 +243,7 @@ async def own_sync(url: str) -> AsyncIterator[Seat]:
 
 
 def dialect(url: str, driver: str) -> str:
-    return url.replace("postgresql://", f"postgresql+{driver}://", 1)
+    return direct(url).replace("postgresql://", f"postgresql+{driver}://", 1)
 
 
 CALLERS: dict[str, Door] = {

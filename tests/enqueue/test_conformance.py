@@ -13,6 +13,7 @@ import sqlalchemy.ext.asyncio as sa_async
 import sqlalchemy.orm as sa_orm
 from tests.enqueue.conftest import Inbox
 from tests.enqueue.doors import CALLERS, OWN, Door, dialect, django_at, settle
+from tests.support.pooler import direct
 
 from holdfast import IdempotencyConflict, InvalidInput, InvalidPayload, NotInTransaction, Task
 from holdfast.model.ids import new_id
@@ -197,7 +198,7 @@ ADVICE = "Begin one.*or leave the connection out"
 
 
 async def test_asyncpg_outside_a_transaction(migrated_url: str, send_receipt: SendReceipt, inbox: Inbox) -> None:
-    connection = await asyncpg.connect(migrated_url)
+    connection = await asyncpg.connect(direct(migrated_url))
     try:
         with pytest.raises(NotInTransaction, match=ADVICE):
             await send_receipt.on(connection).enqueue(1)
@@ -210,11 +211,11 @@ async def test_asyncpg_outside_a_transaction(migrated_url: str, send_receipt: Se
 
 async def test_psycopg_in_autocommit(migrated_url: str, send_receipt: SendReceipt, inbox: Inbox) -> None:
     with (
-        psycopg.connect(migrated_url, autocommit=True) as connection,
+        psycopg.connect(direct(migrated_url), autocommit=True) as connection,
         pytest.raises(NotInTransaction, match=ADVICE),
     ):
         send_receipt.on(connection).enqueue(1)
-    async with await psycopg.AsyncConnection.connect(migrated_url, autocommit=True) as waited:
+    async with await psycopg.AsyncConnection.connect(direct(migrated_url), autocommit=True) as waited:
         with pytest.raises(NotInTransaction, match=ADVICE):
             await send_receipt.on(waited).enqueue(1)
     assert await inbox.count() == 0
@@ -256,7 +257,7 @@ NOT_CONNECTIONS: dict[str, Callable[[str], Any]] = {
     "an address": lambda url: url,
     "a SQLAlchemy engine": lambda url: sa.create_engine(dialect(url, "psycopg")),
     "an object": lambda url: object(),
-    "an asyncpg pool": lambda url: asyncpg.create_pool(url, min_size=0),
+    "an asyncpg pool": lambda url: asyncpg.create_pool(direct(url), min_size=0),
 }
 
 

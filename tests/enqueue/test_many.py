@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from tests.enqueue.conftest import Inbox
 from tests.enqueue.doors import installation
+from tests.support.pooler import direct
 
 from holdfast import ConfigurationError, Holdfast, InvalidPayload, SchemaError, Task
 
@@ -41,7 +42,7 @@ async def test_copy_and_insert_store_the_same(send_receipt: SendReceipt, inbox: 
 
 
 async def test_more_than_one_statement_holds(migrated_url: str, send_receipt: SendReceipt, inbox: Inbox) -> None:
-    with psycopg.connect(migrated_url) as connection:
+    with psycopg.connect(direct(migrated_url)) as connection:
         rows = [{"order_id": n} for n in range(4500)]
         jobs: list[Any] = send_receipt.on(connection).enqueue_many(rows)
     assert [row["id"] for row in await inbox.jobs()] == [job.id for job in jobs]

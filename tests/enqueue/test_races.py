@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 from tests.enqueue.conftest import Inbox
 from tests.enqueue.doors import installation
+from tests.support.pooler import direct
 from tests.support.proxy import Proxy, proxied
 from tests.support.waiting import until_blocked
 
@@ -28,7 +29,7 @@ class Sessions:
         self._stack = stack
 
     async def open(self) -> Connection:
-        connection: Connection = await asyncpg.connect(self._url)
+        connection: Connection = await asyncpg.connect(direct(self._url))
         self._stack.push_async_callback(connection.close)
         return connection
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.enqueue.conftest import Inbox
 from tests.pure.test_payload import anything, json_values
+from tests.support.pooler import direct
 
 from holdfast import Holdfast, IdempotencyConflict, Task
 from holdfast.model.ids import new_id
@@ -237,7 +238,7 @@ def test_strict_json_comes_back_from_the_database_as_it_went(migrated_url: str, 
     """Postgres writes numbers its own way: where no type says float, 1e22 comes back as a whole number."""
     definition = anything.definition
     sent = [encode("anything", {"value": value}) for value in values]
-    with psycopg.connect(migrated_url) as connection:
+    with psycopg.connect(direct(migrated_url)) as connection:
         rows = connection.execute("select p::jsonb::text from unnest(%s::text[]) p", [sent]).fetchall()
     assert all(same(value, definition.decode(row[0], 1)["value"]) for value, row in zip(values, rows, strict=True))
 

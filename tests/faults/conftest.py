@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from tests.support.databases import SETTINGS, wants_old_postgres
+from tests.support.pooler import database_at, through_pooler
 from tests.support.workers import Fleet, running_fleet
 
-from holdfast.db.database import Database
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.schema.migrate import migrate
 
@@ -27,13 +27,13 @@ def own_postgres() -> Iterator[EmbeddedPostgres]:
     """A server of this test's own, to be killed at will; its database `postgres` is migrated."""
     bin_folder = os.environ["HOLDFAST_TEST_OLD_POSTGRES"] if wants_old_postgres() else None
     with EmbeddedPostgres(settings=SETTINGS, bin_folder=bin_folder) as server:
-        asyncio.run(migrate(Database(server.url)))
+        asyncio.run(migrate(database_at(server.url)))
         yield server
 
 
 @pytest.fixture
 def own_fleet(own_postgres: EmbeddedPostgres, tmp_path: Path) -> Iterator[Fleet]:
     """As `fleet`, on the server of this test's own."""
-    with running_fleet(own_postgres.url, tmp_path) as fleet:
+    with through_pooler(own_postgres.url) as url, running_fleet(url, tmp_path) as fleet:
         fleet.inbox.prepare()
         yield fleet

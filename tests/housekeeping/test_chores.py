@@ -7,9 +7,9 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from tests.support.pooler import database_at, direct
 from tests.support.workers import Inbox
 
-from holdfast.db.database import Database
 from holdfast.housekeeping.chores import Chore, Done, Turn
 from holdfast.housekeeping.loop import Housekeeper
 
@@ -26,7 +26,7 @@ def inbox(migrated_url: str) -> Inbox:
 
 @pytest.fixture
 async def house(inbox: Inbox) -> AsyncIterator[Housekeeper]:
-    house = Housekeeper(Database(inbox.url), AT_ONCE, grace=0)
+    house = Housekeeper(database_at(inbox.url), AT_ONCE, grace=0)
     yield house
     house._drop()
 
@@ -90,7 +90,7 @@ async def test_a_valid_lease_is_never_touched(inbox: Inbox, house: Housekeeper) 
 async def test_two_sweeps_at_the_same_moment_are_as_one(inbox: Inbox) -> None:
     # Requirement 26.
     ids = [claimed(inbox) for _ in range(50)]
-    houses = [Housekeeper(Database(inbox.url), AT_ONCE, grace=0) for _ in range(4)]
+    houses = [Housekeeper(database_at(inbox.url), AT_ONCE, grace=0) for _ in range(4)]
     did = await asyncio.gather(*(house.round() for house in houses))
     assert sum(result.get("sweep", 0) for result in did) == 50
     assert all(len(inbox.job(id)["errors"]) == 1 for id in ids)
@@ -101,7 +101,7 @@ async def test_two_sweeps_at_the_same_moment_are_as_one(inbox: Inbox) -> None:
 async def test_a_locked_row_is_passed_over_and_met_again(inbox: Inbox, house: Housekeeper) -> None:
     # Its owner is writing about it: the sweep neither waits nor takes it.
     free, locked = claimed(inbox), claimed(inbox)
-    async with await psycopg.AsyncConnection.connect(inbox.url) as owner:
+    async with await psycopg.AsyncConnection.connect(direct(inbox.url)) as owner:
         await owner.execute("select from holdfast.inbox where id = %s for update", [locked])
         assert (await house.round())["sweep"] == 1
         assert inbox.status(free) == "pending"
@@ -119,7 +119,7 @@ async def test_one_run_per_interval_across_three_workers(inbox: Inbox) -> None:
         runs += 1
         return Done(0)
 
-    houses = [Housekeeper(Database(inbox.url), 3600, 0, [Chore("counted", 0, count)]) for _ in range(3)]
+    houses = [Housekeeper(database_at(inbox.url), 3600, 0, [Chore("counted", 0, count)]) for _ in range(3)]
 
     async def all_try() -> None:
         for _ in range(10):
@@ -137,7 +137,7 @@ async def test_one_run_per_interval_across_three_workers(inbox: Inbox) -> None:
 async def test_no_sweep_soon_after_a_connect_or_a_server_start(inbox: Inbox) -> None:
     # After an outage every lease is out while the work still runs: its keepers come first.
     id = claimed(inbox)
-    house = Housekeeper(Database(inbox.url), AT_ONCE, grace=3600)
+    house = Housekeeper(database_at(inbox.url), AT_ONCE, grace=3600)
     assert "sweep" not in await house.round()
     house._connected_at -= 7200  # connected long ago, to a server that started just now
     assert "sweep" not in await house.round()
@@ -155,7 +155,7 @@ async def test_a_failing_chore_does_not_keep_the_others_from_theirs(inbox: Inbox
     async def work(turn: Turn) -> Done:
         return Done(7)
 
-    house = Housekeeper(Database(inbox.url), AT_ONCE, 0, [Chore("fails", 0, fail), Chore("works", 0, work)])
+    house = Housekeeper(database_at(inbox.url), AT_ONCE, 0, [Chore("fails", 0, fail), Chore("works", 0, work)])
     assert await house.round() == {"works": 7}
     assert inbox.one("select count(*) from pg_locks where locktype = 'advisory'") == 0
     house._drop()
@@ -212,7 +212,7 @@ async def test_retention_gives_way_to_a_reader_and_comes_back(inbox: Inbox, hous
         "create table holdfast.archive_20200101 partition of holdfast.archive"
         " for values from ('2020-01-01Z') to ('2020-01-02Z')"
     )
-    async with await psycopg.AsyncConnection.connect(inbox.url) as reader:
+    async with await psycopg.AsyncConnection.connect(direct(inbox.url)) as reader:
         await reader.execute("select count(*) from holdfast.archive")  # and stays in its transaction
         did = await house.round()
         assert "retention" not in did

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 from tests.support.inbox import JOB, Session, claim_lanes, move_clock, session, until
+from tests.support.pooler import database_at, direct
 
-from holdfast.db.database import Database
 from holdfast.db.link import Link
 from holdfast.inbox.claim import CLAIM, Known
 from holdfast.inbox.claimer import Claimer
@@ -216,14 +216,14 @@ async def test_a_row_that_another_finished_meanwhile_is_not_claimed(one: Session
         "    where not exists (select from holdfast.queues", "    , gate where not exists (select from holdfast.queues"
     )
     assert slow.count("gate") == 2
-    async with session(one.database.url or "") as third:
+    async with session(direct(one.database.url or "")) as third:
         await third.connection.execute("select pg_advisory_lock(1)")
         waiting = asyncio.create_task(
             two.connection.fetch(slow, *claim_lanes(["default"]), 25, ["job"], "{}", "w2", 90.0, False, False)
         )
         await until(
             third.connection,
-            "select exists (select from pg_locks where pid = $1 and locktype = 'advisory' and not granted)",
+            "select exists (select from pg_locks where $1 in (0, pid) and locktype = 'advisory' and not granted)",
             two.pid,
         )
         done, released = await one.claim("w1")
@@ -246,7 +246,7 @@ async def test_eight_claimers_share_ten_thousand_rows_and_never_wait(one: Sessio
     taken: list[tuple[UUID, int]] = []
 
     async def drain(name: str) -> None:
-        link = Link(Database(migrated_url), name)
+        link = Link(database_at(migrated_url), name)
         claimer = Claimer(link, name, ["default"], Known(JOB), 90.0)
         empty = 0
         while empty < 3:

@@ -18,8 +18,9 @@ import asyncpg
 import pytest
 import pytest_asyncio
 from tests.support.inbox import JOB, Session, move_clock
+from tests.support.pooler import database_at, direct
 
-from holdfast.db.database import Connection, Database
+from holdfast.db.database import Connection
 from holdfast.db.link import Link
 from holdfast.inbox import claim as claim_module
 from holdfast.inbox.claim import FreeCourse, Known
@@ -97,7 +98,7 @@ async def produce(connection: Connection, seed: int, until: float, witness: Witn
 
 
 async def consume(url: str, name: str, witness: Witness, rescanning: bool) -> None:
-    link = Link(Database(url), name)
+    link = Link(database_at(url), name)
     claimer = FreeCourse(link, name, ["default"], Known(JOB), 90.0)
     claimer.rescanning = rescanning
     calls: list[Call] = []
@@ -120,7 +121,7 @@ async def consume(url: str, name: str, witness: Witness, rescanning: bool) -> No
 
 async def run(url: str, seed: int, rescanning: bool, seconds: float = 3.0) -> Witness:
     witness = Witness()
-    connections = [await asyncpg.connect(url) for _ in range(6)]
+    connections = [await asyncpg.connect(direct(url)) for _ in range(6)]
     workers = [asyncio.create_task(consume(url, f"w{n}", witness, rescanning)) for n in range(3)]
     until = time.monotonic() + seconds
     await asyncio.gather(*(produce(c, seed * 100 + n, until, witness) for n, c in enumerate(connections)))
@@ -162,7 +163,7 @@ async def test_without_the_rescan_that_fails(migrated_url: str) -> None:
 
 @pytest_asyncio.fixture
 async def one(migrated_url: str) -> AsyncIterator[Session]:
-    database = Database(migrated_url)
+    database = database_at(migrated_url)
     connection = await database.connect("one")
     yield Session(database, connection)
     await connection.close()
@@ -170,14 +171,14 @@ async def one(migrated_url: str) -> AsyncIterator[Session]:
 
 @pytest_asyncio.fixture
 async def producer(migrated_url: str) -> AsyncIterator[Connection]:
-    connection = await asyncpg.connect(migrated_url)
+    connection = await asyncpg.connect(direct(migrated_url))
     yield connection
     await connection.close()
 
 
 @pytest_asyncio.fixture
 async def claimer(migrated_url: str) -> AsyncIterator[FreeCourse]:
-    link = Link(Database(migrated_url), "claimer")
+    link = Link(database_at(migrated_url), "claimer")
     yield FreeCourse(link, "w1", ["a", "b"], Known(JOB), 90.0)
     await link.close()
 
@@ -312,6 +313,7 @@ async def test_a_clock_set_back(one: Session, claimer: FreeCourse) -> None:
     assert found | {claim.id for claim in (await claimer.claim(100)).claims} == set(ids)
 
 
+@pytest.mark.direct
 async def test_a_reconnect_starts_anew(one: Session, claimer: FreeCourse) -> None:
     await settle(claimer)
     (behind,) = await one.add(queue="a", due=-3600)

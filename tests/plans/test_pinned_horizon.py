@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 from tests.support.inbox import JOB, Session, claim_lanes, session
 from tests.support.plans import run_explained
+from tests.support.pooler import direct
 
 from holdfast.db.link import Link
 from holdfast.inbox.claim import FreeCourse, Known
@@ -25,14 +26,14 @@ async def one(migrated_url: str) -> AsyncIterator[Session]:
 
 async def buffers(one: Session, starts: list[Position] | None) -> int:
     """Pages touched by a claim of ten from there on, or from the very start."""
-    arguments = (*claim_lanes(["default"], starts), 10, list(JOB), "{}", "other", 90.0, False)
+    arguments = (*claim_lanes(["default"], starts), 10, list(JOB), "{}", "other", 90.0, False, False)
     return (await run_explained(one, "claim", *arguments)).buffers
 
 
 @pytest.mark.slow
 async def test_claims_stay_flat_with_the_floor_and_grow_without(one: Session, migrated_url: str) -> None:
     await one.add(JOBS + 1000)
-    holder = await asyncpg.connect(migrated_url)
+    holder = await asyncpg.connect(direct(migrated_url))
     await holder.execute("begin isolation level repeatable read")
     await holder.fetchval("select count(*) from holdfast.queues")
     link = Link(one.database, "worker")

@@ -12,6 +12,7 @@ NAMES = {
     "IdempotencyConflict",
     "InvalidInput", "InvalidPayload", "Job", "JobState", "LeaseLost", "Limits", "NotFound", "NotInTransaction",
     "SchemaError", "Snooze", "Task", "Timeout", "TxContext", "Unreachable", "UnsafeServer", "__version__",
+    "substream",
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ Left out is what may differ between servers that are the same to us: the day par
 
 import psycopg
 from psycopg.rows import tuple_row
+from tests.support.pooler import direct
 
 RELATIONS = """
     select c.oid, c.relname, c.relkind::text, coalesce(array_to_string(c.reloptions, ', '), ''),
@@ -64,7 +65,7 @@ KINDS = {"r": "table", "p": "partitioned table", "v": "view", "S": "sequence"}
 
 def describe(url: str, schema: str = "holdfast") -> str:
     """The schema as text; its own name is written as `holdfast` whatever it is."""
-    with psycopg.connect(url, row_factory=tuple_row) as connection:
+    with psycopg.connect(direct(url), row_factory=tuple_row) as connection:
         connection.execute("set search_path = pg_catalog")
         text = "\n\n".join(_sections(connection, schema)) + "\n"
     return text.replace(f'"{schema}".', "holdfast.").replace(f"{schema}.", "holdfast.")

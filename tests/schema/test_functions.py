@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.pure.test_identity import VECTORS
+from tests.support.pooler import direct
 
 from holdfast.model.keys import bucket
 from holdfast.schema.migrate import migrations
@@ -16,7 +17,7 @@ from holdfast.schema.migrate import migrations
 
 def test_sql_and_python_agree_on_buckets(migrated_url: str) -> None:
     keys = [*VECTORS, *(f"order:{n}" for n in range(1000)), "x" * 512, "\U0010ffff", "é", "e\u0301"]
-    with psycopg.connect(migrated_url) as connection:
+    with psycopg.connect(direct(migrated_url)) as connection:
         rows = connection.execute("select k, holdfast.bucket(k) from unnest(%s::text[]) k", [keys]).fetchall()
     assert dict(rows) == {key: bucket(key) for key in keys}
     assert {key: found for key, found in rows if key in VECTORS} == VECTORS
@@ -25,7 +26,7 @@ def test_sql_and_python_agree_on_buckets(migrated_url: str) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
 @given(keys=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), min_size=50))
 def test_sql_and_python_agree_on_any_text(migrated_url: str, keys: list[str]) -> None:
-    with psycopg.connect(migrated_url) as connection:
+    with psycopg.connect(direct(migrated_url)) as connection:
         rows = connection.execute("select k, holdfast.bucket(k) from unnest(%s::text[]) k", [keys]).fetchall()
     assert [found for _, found in rows] == [bucket(key) for key in keys]
 
@@ -39,7 +40,7 @@ def fallback() -> str:
 
 @pytest.mark.parametrize("made_by", ["this server", "the fallback"])
 def test_ids_are_of_version_7_and_follow_the_time(migrated_url: str, made_by: str) -> None:
-    with psycopg.connect(migrated_url) as connection:
+    with psycopg.connect(direct(migrated_url)) as connection:
         if made_by == "the fallback":
             connection.execute(
                 "create or replace function holdfast.uuidv7() returns uuid language sql volatile "
@@ -58,7 +59,7 @@ def test_ids_are_of_version_7_and_follow_the_time(migrated_url: str, made_by: st
 
 
 def test_the_backoff_is_safe_for_any_number_of_attempts(migrated_url: str) -> None:
-    with psycopg.connect(migrated_url) as connection:
+    with psycopg.connect(direct(migrated_url)) as connection:
         rows = connection.execute(
             "select n, extract(epoch from holdfast.backoff(n))::float8 "
             "from unnest(array[-5, 0, 1, 2, 5, 11, 12, 1000, 2147483647]) n"

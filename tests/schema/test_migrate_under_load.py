@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import asyncpg
 import pytest
+from tests.support.pooler import direct
 from tests.support.waiting import until_blocked
 
 from holdfast import Holdfast
@@ -47,13 +48,13 @@ async def test_a_migration_under_load_loses_nothing(migrated_url: str, next_rele
             sent += 1
 
     # The worker is of the previous release: it started before the migration and goes on after it.
-    monitor = await asyncpg.connect(migrated_url)
+    monitor = await asyncpg.connect(direct(migrated_url))
     await monitor.execute("insert into holdfast.migrations (version, name) values ($1, 'note')", NEXT)
     async with hf.worker(poll=0.02) as worker:
         await monitor.execute("delete from holdfast.migrations where version = $1", NEXT)
         producer = asyncio.create_task(produce())
         await _until(lambda: len(done) >= 50)
-        reader = await asyncpg.connect(migrated_url)
+        reader = await asyncpg.connect(direct(migrated_url))
         transaction = reader.transaction()
         await transaction.start()
         await reader.fetchval("select count(*) from holdfast.inbox")  # holds a lock that the migration must wait for

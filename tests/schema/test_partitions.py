@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.support.pooler import direct
 from tests.support.waiting import until_blocked
 
 PARTITIONS = """
@@ -33,7 +34,7 @@ async def at(connection: Any, moment: str) -> None:
 @pytest.fixture
 async def connection(migrated_url: str) -> AsyncIterator[Any]:
     """At the end of February of a leap year, before any day has a partition."""
-    connection = await asyncpg.connect(migrated_url)
+    connection = await asyncpg.connect(direct(migrated_url))
     await at(connection, "1996-01-01 00:00Z")
     await connection.execute("set timezone = 'Asia/Kathmandu'; set datestyle = 'SQL, DMY'")  # days are UTC all the same
     for name, _ in await connection.fetch(PARTITIONS):
@@ -49,7 +50,7 @@ async def names(connection: Any) -> list[str]:
 
 
 async def test_a_migration_makes_a_week_ahead(migrated_url: str) -> None:
-    connection = await asyncpg.connect(migrated_url)
+    connection = await asyncpg.connect(direct(migrated_url))
     try:
         assert len(await names(connection)) == 1 + 8
         assert await connection.fetchval(ENDED, "now") != "holdfast.archive_default"
@@ -65,7 +66,7 @@ async def test_days_are_made_ahead_once(connection: Any) -> None:
 
 
 async def test_two_that_make_the_same_days_do_not_fail(connection: Any, migrated_url: str) -> None:
-    other, observer = await asyncpg.connect(migrated_url), await asyncpg.connect(migrated_url)
+    other, observer = await asyncpg.connect(direct(migrated_url)), await asyncpg.connect(direct(migrated_url))
     try:
         making = connection.transaction()
         await making.start()
@@ -127,7 +128,7 @@ async def test_a_drop_that_cannot_have_its_lock_gives_up(connection: Any, migrat
     """An idle reader with a waiting DROP behind it would block every completion."""
     await connection.execute("select holdfast.make_partitions(1)")
     await at(connection, "1996-03-10 00:00Z")
-    reader = await asyncpg.connect(migrated_url)
+    reader = await asyncpg.connect(direct(migrated_url))
     try:
         reading = reader.transaction()
         await reading.start()

@@ -9,6 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 import pytest_asyncio
+from tests.support.pooler import direct
 
 from holdfast.db.database import Connection
 
@@ -23,7 +24,7 @@ def seed(name: str) -> str:
 @pytest_asyncio.fixture
 async def db(migrated_url: str) -> AsyncIterator[Connection]:
     """As somebody at a psql prompt, with the schema on the search path and nothing else set."""
-    connection = await asyncpg.connect(migrated_url, server_settings={"search_path": "holdfast"})
+    connection = await asyncpg.connect(direct(migrated_url), server_settings={"search_path": "holdfast"})
     yield connection
     await connection.close()
 
@@ -114,7 +115,7 @@ async def test_claim(db: Connection, part: str) -> None:
 @pytest.mark.parametrize("part", ["part1_claim", "part2_claim", "part8_claim"])
 async def test_two_claims_at_once_share_nothing(db: Connection, migrated_url: str, part: str) -> None:
     ids = await enqueue(db, 40)
-    other = await asyncpg.connect(migrated_url, server_settings={"search_path": "holdfast"})
+    other = await asyncpg.connect(direct(migrated_url), server_settings={"search_path": "holdfast"})
     arguments = ("w1",) if part != "part8_claim" else ([417], "w1")
     try:
         async with other.transaction():

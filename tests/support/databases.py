@@ -2,7 +2,7 @@
 
 Which server: HOLDFAST_TEST_POSTGRES=old starts the binaries of HOLDFAST_TEST_OLD_POSTGRES; else
 HOLDFAST_DATABASE_URL names a running one, whose user must be allowed to create databases; else an embedded
-one is started.
+one is started. HOLDFAST_TEST_POOLER=1 puts a pooler in front of it, whose addresses the tests then get.
 """
 
 import os
@@ -16,13 +16,14 @@ import psycopg
 from psycopg import sql
 
 from holdfast.embedded import EmbeddedPostgres
+from tests.support.pooler import direct, through_pooler
 
 SETTINGS: dict[str, str | int] = {"shared_buffers": "256MB", "max_connections": 200}
 
 
 @dataclass(slots=True)
 class Server:
-    """A running server; `embedded` is None when somebody else runs it."""
+    """A running server, perhaps behind a pooler; `embedded` is None when somebody else runs it."""
 
     url: str
     embedded: EmbeddedPostgres | None = None
@@ -45,7 +46,7 @@ class Server:
         if purpose not in self._templates:
             name = self._create(None)
             self._templates[purpose] = name
-            prepare(self._address(name))
+            prepare(direct(self._address(name)))  # a pooler would not close them
         return self._templates[purpose]
 
     def drop_templates(self) -> None:
@@ -62,7 +63,7 @@ class Server:
         self._execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
 
     def _execute(self, statement: sql.Composed) -> None:
-        with psycopg.connect(self.url, autocommit=True) as connection:
+        with psycopg.connect(direct(self.url), autocommit=True) as connection:
             connection.execute(statement)
 
     def _address(self, database: str) -> str:
@@ -74,15 +75,16 @@ def running_server() -> Iterator[Server]:
     """The server that the environment asks for, until the end of the block."""
     existing = os.environ.get("HOLDFAST_DATABASE_URL")
     if existing and not wants_old_postgres():
-        server = Server(existing)
-        try:
-            yield server
-        finally:
-            server.drop_templates()
+        with through_pooler(existing) as url:
+            server = Server(url)
+            try:
+                yield server
+            finally:
+                server.drop_templates()
         return
     bin_folder = os.environ["HOLDFAST_TEST_OLD_POSTGRES"] if wants_old_postgres() else None
-    with EmbeddedPostgres(settings=SETTINGS, bin_folder=bin_folder) as embedded:
-        yield Server(embedded.url, embedded)
+    with EmbeddedPostgres(settings=SETTINGS, bin_folder=bin_folder) as embedded, through_pooler(embedded.url) as url:
+        yield Server(url, embedded)
 
 
 def unusable() -> str | None:

@@ -5,16 +5,20 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
-from holdfast.db.database import Connection, Database
+from holdfast.db import pooler
+from holdfast.db.database import PIN_PLANS, Connection, Database
+from holdfast.db.link import DEADLINE
 from holdfast.inbox.claim import CLAIM, Known
 from holdfast.model.floor import START, Position
 from holdfast.model.job import Claim
 from holdfast.model.keys import bucket
+from tests.support.pooler import database_at
 
 LEASE = 90.0
 JOB = {"job": (1, 1)}
@@ -29,10 +33,16 @@ class Session:
 
     @property
     def pid(self) -> int:
-        return int(self.connection.get_server_pid())
+        """Of the server's session; 0, any, when a pooler gives each transaction another."""
+        return 0 if self.database.pooler else int(self.connection.get_server_pid())
 
     async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        return list(await self.connection.fetch(self.database.sql(room, name), *arguments))
+        sql = self.database.sql(room, name)
+        if self.database.pooler and not self.connection.is_in_transaction():
+            return await pooler.fetch(
+                self.connection, f"begin; {PIN_PLANS}", sql, arguments, DEADLINE
+            )  # as a Link does
+        return list(await self.connection.fetch(sql, *arguments))
 
     async def inbox(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         return await self.run("inbox", name, *arguments)
@@ -74,7 +84,9 @@ class Session:
         worker: str = "w1",
         take: int = 25,
         *,
-        scan: int = 50,
+        look: int = 50,
+        park: bool = True,
+        hint: Position = (datetime(9999, 1, 1, tzinfo=UTC), 0),
         queues: Sequence[str] = ("default",),
         vacated: Sequence[tuple[str, str]] = (),
         buckets: Sequence[int] = (),
@@ -83,15 +95,17 @@ class Session:
         lease: float = LEASE,
         rescan: bool = False,
     ) -> list[asyncpg.Record]:
-        """The guarded claim, from the very start of every lane; `buckets` of the first queue are owned."""
+        """The guarded claim, from the start, as if all had been passed before; `buckets` of the first are owned."""
         lanes = [(queue, priority, None) for priority in range(4) for queue in queues]
         lanes += [(queues[0], priority, bucket) for priority in range(4) for bucket in buckets]  # type: ignore[misc]
         knows = Known(dict(known))
         return await self.inbox(
             "claim_guarded",
             [queue for queue, _, _ in lanes], [priority for _, priority, _ in lanes], [b for _, _, b in lanes],
-            [START[0]] * len(lanes), [START[1]] * len(lanes), [queue for queue, _ in vacated],
-            [key for _, key in vacated], scan, take, suspects, knows.kinds, knows.spread, worker, lease, rescan,
+            [START[0]] * len(lanes), [START[1]] * len(lanes), [hint[0]] * len(lanes), [hint[1]] * len(lanes),
+            [queue for queue, _ in vacated], [key for _, key in vacated], [True] * len(vacated), look, 50, take,
+            suspects, park,
+            knows.kinds, knows.spread, worker, lease, rescan,
         )  # fmt: skip
 
     async def claim_guarded(self, worker: str = "w1", take: int = 25, **options: Any) -> list[Claim]:
@@ -163,7 +177,7 @@ def claim_lanes(queues: Sequence[str], starts: Sequence[Position] | None = None)
 
 @asynccontextmanager
 async def session(url: str, name: str = "test") -> AsyncIterator[Session]:
-    database = Database(url)
+    database = database_at(url)
     connection = await database.connect(name, planner=True)
     try:
         yield Session(database, connection)
@@ -180,9 +194,12 @@ async def move_clock(connection: Connection, seconds: float) -> None:
 
 
 async def until_waiting(connection: Connection, pid: int) -> None:
-    """Return when the session `pid` waits for a lock."""
+    """Return when the session `pid` waits for a lock; 0: when any of this database does."""
     await until(
-        connection, "select exists (select from pg_stat_activity where pid = $1 and wait_event_type = 'Lock')", pid
+        connection,
+        "select exists (select from pg_stat_activity where (pid = $1 or $1 = 0 and datname = current_database())"
+        " and wait_event_type = 'Lock') from (select pg_stat_clear_snapshot() offset 0) as afresh",
+        pid,
     )
 
 

@@ -1,11 +1,13 @@
 """Plans as EXPLAIN shows them."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from holdfast.db.database import PIN_PLANS
 from tests.support.inbox import Session
 
 
@@ -42,24 +44,32 @@ def _walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 async def explain(session: Session, name: str, arguments: Sequence[Any], *, generic: bool = False) -> Plan:
     """The plan of an inbox statement, made for these arguments or for any."""
     mode = "force_generic_plan" if generic else "force_custom_plan"
-    await session.connection.execute(f"set plan_cache_mode = {mode}")
-    await session.connection.execute(f"prepare explained as {session.database.sql('inbox', name)}")
-    try:
+    async with _as_a_worker(session):
+        await session.connection.execute(f"set local plan_cache_mode = {mode}")
+        await session.connection.execute(f"prepare explained as {session.database.sql('inbox', name)}")
         literals = ", ".join(_literal(argument) for argument in arguments)
         text = await session.connection.fetchval(f"explain (format json) execute explained ({literals})")
-    finally:
         await session.connection.execute("deallocate explained")
     return Plan(json.loads(text)[0]["Plan"])
 
 
 async def run_explained(session: Session, name: str, *arguments: Any) -> Plan:
     """Run the statement, roll it back, and tell what it touched."""
+    sql = f"explain (analyze, buffers, timing off, format json) {session.database.sql('inbox', name)}"
+    async with _as_a_worker(session):
+        text = await session.connection.fetchval(sql, *arguments)
+    return Plan(json.loads(text)[0]["Plan"])
+
+
+@asynccontextmanager
+async def _as_a_worker(session: Session) -> AsyncIterator[None]:
+    """A transaction with a worker's planner settings, rolled back."""
     transaction = session.connection.transaction()
     await transaction.start()
-    sql = f"explain (analyze, buffers, timing off, format json) {session.database.sql('inbox', name)}"
-    text = await session.connection.fetchval(sql, *arguments)
+    if session.database.pooler:
+        await session.connection.execute(PIN_PLANS)  # else they are the session's
+    yield
     await transaction.rollback()
-    return Plan(json.loads(text)[0]["Plan"])
 
 
 def _literal(value: Any) -> str:

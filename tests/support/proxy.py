@@ -13,6 +13,8 @@ class Proxy:
         self._server = url
         self.url = ""
         self.cuts = 0
+        self.deaf = False
+        """While set, no notification comes through, and all else does."""
         self._request: bytes | None = None
         self._reply = b""
 
@@ -31,18 +33,19 @@ class Proxy:
         else:
             upstream = await asyncio.open_connection(parts.hostname or folder, parts.port or 5432)
         asked = False
+        messages = _Messages()
 
-        def from_client(data: bytes) -> bool:
+        def from_client(data: bytes) -> bytes | None:
             nonlocal asked
             asked = asked or (self._request is not None and self._request in data)
-            return True
+            return data
 
-        def from_server(data: bytes) -> bool:
+        def from_server(data: bytes) -> bytes | None:
             if asked and self._request is not None and self._reply in data:
                 self._request = None
                 self.cuts += 1
-                return False
-            return True
+                return None
+            return messages.without(b"A" if self.deaf else b"", data)
 
         try:
             await asyncio.gather(_pass(reader, upstream[1], from_client), _pass(upstream[0], writer, from_server))
@@ -53,12 +56,34 @@ class Proxy:
                     await end.wait_closed()
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, keep: Callable[[bytes], bool]) -> None:
+class _Messages:
+    """A server's messages: a letter, a length that counts itself, and the rest. Not for TLS."""
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._rest = b""
+
+    def without(self, kind: bytes, data: bytes) -> bytes:
+        """What can be passed on now, messages of one kind left out."""
+        begun, self._begun = self._begun, True
+        if not begun and data == b"N":  # "no TLS here": the one answer that is no message
+            return data
+        self._rest += data
+        passed = b""
+        while len(self._rest) >= 5 and len(self._rest) > (size := int.from_bytes(self._rest[1:5])):
+            message, self._rest = self._rest[: size + 1], self._rest[size + 1 :]
+            passed += b"" if message[:1] == kind else message
+        return passed
+
+
+async def _pass(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, keep: Callable[[bytes], bytes | None]
+) -> None:
     with suppress(OSError):
         while data := await reader.read(65536):
-            if not keep(data):
+            if (kept := keep(data)) is None:
                 break
-            writer.write(data)
+            writer.write(kept)
             await writer.drain()
     writer.close()
 

@@ -19,6 +19,7 @@ from psycopg.rows import dict_row
 
 from tests.apps import witness
 from tests.apps.witness import Seen
+from tests.support.pooler import direct
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +33,7 @@ class Inbox:
     enqueued: list[UUID] = field(default_factory=list)
 
     def rows(self, statement: str, *arguments: Any) -> list[dict[str, Any]]:
-        with psycopg.connect(self.url, autocommit=True, row_factory=dict_row) as connection:
+        with psycopg.connect(direct(self.url), autocommit=True, row_factory=dict_row) as connection:
             cursor = connection.execute(statement.encode(), arguments)
             return cursor.fetchall() if cursor.description else []
 

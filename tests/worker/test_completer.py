@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from tests.support.inbox import Session, session
+from tests.support.pooler import database_at
 
-from holdfast.db.database import Database
 from holdfast.db.link import Link
 from holdfast.model.outcome import Completed, Failed
 from holdfast.worker import ledger as marks
@@ -25,7 +25,7 @@ async def one(migrated_url: str) -> AsyncIterator[Session]:
 
 @pytest_asyncio.fixture
 async def link(migrated_url: str) -> AsyncIterator[Link]:
-    link = Link(Database(migrated_url), "write")
+    link = Link(database_at(migrated_url), "write")
     yield link
     await link.close()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -21,9 +22,26 @@ from ..errors import HoldfastError, InvalidInput, SchemaError, Unreachable
 from ..model.durations import seconds
 from ..schema import migrate
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
-schema_option = click.option(
+
+def _say_pooler(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    """By the variable, which reaches applications that are loaded by name, and worker processes, as well."""
+    if given:
+        os.environ["HOLDFAST_POOLER"] = "1"
+
+
+pooler_option = click.option(
+    "--pooler",
+    is_flag=True,
+    envvar="HOLDFAST_POOLER",
+    show_envvar=True,
+    expose_value=False,
+    callback=_say_pooler,
+    help="There is a transaction pooler in between, such as PgBouncer.",
+)
+_schema_option = click.option(
     "--schema",
     default="holdfast",
     show_default=True,
@@ -31,6 +49,13 @@ schema_option = click.option(
     show_envvar=True,
     help="The schema of the installation.",
 )
+
+
+def schema_option(command: Callable[P, T]) -> Callable[P, T]:
+    """`--schema`, and `--pooler`: which installation, and the way to it."""
+    return _schema_option(pooler_option(command))
+
+
 json_option = click.option("--json", "as_json", is_flag=True, envvar="HOLDFAST_JSON", help="Answer with JSON.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 

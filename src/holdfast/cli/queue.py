@@ -7,10 +7,13 @@ import click
 from ..app import Holdfast
 from .common import json_option, plain, print_json, print_table, run, schema_option, yes_option
 
+PAGES = 2000
+"""Of the inbox, 8 KiB each: the most that the report of keys reads."""
+
 
 @click.group()
 def command() -> None:
-    """Look at queues, pause and resume them."""
+    """Look at queues and their keys, pause and resume queues."""
 
 
 @command.command("list")
@@ -28,6 +31,30 @@ def list_(as_json: bool, schema: str) -> None:
     else:
         columns = ["queue", "pending", "scheduled", "retrying", "processing", "dead_letters", "claim_age", "paused_at"]
         print_table(rows, columns, "no queues yet")
+
+
+@command.command()
+@click.argument("queue", required=False)
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most keys to list.")
+@json_option
+@schema_option
+def keys(queue: str | None, limit: int, as_json: bool, schema: str) -> None:
+    """List the keys with the most live jobs, of QUEUE or of all; who works on each, and since when it grows.
+
+    A large inbox is read in part, and its counts are estimates then.
+    """
+
+    async def work(app: Holdfast) -> list[dict[str, Any]]:
+        return [plain(row) for row in await app.query("views", "hot_keys", queue, limit, PAGES)]
+
+    rows = run(schema, work)
+    if as_json:
+        print_json(rows)
+        return
+    columns = ["queue", "key", "bucket", "ordered", "live", "pending", "blocked", "processing", "age", "holder", "head"]
+    print_table(rows, columns, "no key has more than one live job")
+    if rows and rows[0]["share"] < 1:
+        click.echo(f"estimated from {rows[0]['share']:.1%} of the inbox", err=True)
 
 
 @command.command()

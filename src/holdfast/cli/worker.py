@@ -11,7 +11,7 @@ from ..worker.loading import load_app, loop_factory
 from ..worker.process import CONFIGURATION, LOG_FORMAT
 from ..worker.settings import WorkerSettings
 from ..worker.supervisor import Supervisor
-from .common import DURATION, complain
+from .common import DURATION, complain, pooler_option
 
 log = logging.getLogger("holdfast.worker")
 
@@ -37,10 +37,15 @@ log = logging.getLogger("holdfast.worker")
 @click.option("--grace", type=DURATION, default="10s", show_default=True,
               help="Time for a handler over its timeout to give in before its process is ended.")  # fmt: skip
 @click.option("--housekeeping", type=DURATION, default="10s", show_default=True, help="Interval of the chores.")
+@click.option("--heartbeat", type=DURATION, default="10s", show_default=True,
+              help="Interval at which the registry is told, and asked whether to drain.")  # fmt: skip
 @click.option("--poll", type=DURATION, default="1s", show_default=True, help="Longest pause between looks when idle.")
+@click.option("--notify/--no-notify", default=True, show_default=True,
+              help="Listen for wake-ups, so that a job on an idle worker starts at once. Polling goes on.")  # fmt: skip
 @click.option(
     "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
 )
+@pooler_option
 def command(
     app: str,
     queues: tuple[str, ...],
@@ -50,7 +55,9 @@ def command(
     drain: float,
     grace: float,
     housekeeping: float,
+    heartbeat: float,
     poll: float,
+    notify: bool,
     log_level: str,
 ) -> None:
     """Run jobs of APP, given as module:attribute, until SIGTERM or Ctrl-C; a second one stops at once.
@@ -63,7 +70,7 @@ def command(
     try:
         settings = WorkerSettings(
             queues=queues, concurrency=concurrency, lease=lease, drain=drain, grace=grace, housekeeping=housekeeping,
-            poll_max=poll, poll_min=min(0.005, poll),
+            heartbeat=heartbeat, poll_max=poll, poll_min=min(0.005, poll), notify=notify,
         )  # fmt: skip
         supervisor = _supervisor(app, settings, processes, log_level)
     except ConfigurationError as error:

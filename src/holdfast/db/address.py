@@ -43,6 +43,19 @@ def resolve_url(url: str | None = None) -> str | None:
     return _with_known_parameters(address)
 
 
+def resolve_pooler(pooler: bool | None = None) -> bool:
+    """Whether there is a transaction pooler in between: what was said, else HOLDFAST_POOLER, else no."""
+    if pooler is not None:
+        return pooler
+    word = os.environ.get("HOLDFAST_POOLER", "")
+    if word.lower() not in _YES | _NO:
+        raise ConfigurationError(f"HOLDFAST_POOLER: expected 1 or 0, got {word!r}")
+    return word.lower() in _YES
+
+
+_YES, _NO = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
+
+
 def _check_address(address: str) -> None:
     """Refuse what could only be misread; in words that quote nothing of it."""
     try:

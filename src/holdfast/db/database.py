@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
+from typing import Any
 
 import asyncpg
 
 from ..errors import ConfigurationError, Unreachable
 from ..model.limits import check_schema
-from . import address
+from . import address, pooler
 from .statements import statement
 
 PLANNER = {
@@ -22,6 +23,8 @@ PLANNER = {
     "enable_material": "off",
     "jit": "off",
 }
+PIN_PLANS = "; ".join(f"set local {name} = {value}" for name, value in PLANNER.items())
+"""The same for the rest of a transaction."""
 
 CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 60.0
@@ -40,7 +43,7 @@ class Database:
     """None: libpq's PG* variables."""
     schema: str = "holdfast"
     pooler: bool = False
-    """Behind a transaction pooler: no prepared statements, no settings at connect."""
+    """Behind a transaction pooler: see `pooler`."""
 
     def __post_init__(self) -> None:
         check_schema(self.schema)
@@ -50,14 +53,13 @@ class Database:
 
     async def connect(self, purpose: str, planner: bool = False, timeout: float = CONNECT_TIMEOUT) -> Connection:
         """A new connection; `planner` pins the plans of a worker's statements."""
-        settings = {} if self.pooler else {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
+        settings = {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
         try:
-            return await asyncpg.connect(
+            connection: Connection = await asyncpg.connect(
                 self.url,
                 timeout=min(timeout, CONNECT_TIMEOUT),
                 command_timeout=COMMAND_TIMEOUT,
-                server_settings=settings,
-                statement_cache_size=0 if self.pooler else 100,
+                **(pooler.arguments() if self.pooler else {"server_settings": settings}),
             )
         except BAD_SETTING as error:
             raise ConfigurationError(f"The server at {self.shown} refused the URL's options: {error.message}") from None
@@ -67,6 +69,15 @@ class Database:
             if isinstance(error, OSError):  # a TimeoutError, too
                 raise self.unreachable(error) from error
             raise
+        if self.pooler:
+            await pooler.tame(connection)
+        return connection
+
+    def pool(self, **arguments: Any) -> asyncpg.Pool[asyncpg.Record]:
+        """A pool of connections that grows from none; `arguments` are asyncpg's."""
+        if self.pooler:
+            arguments |= {**pooler.arguments(), "init": pooler.tame, "reset": pooler.keep}
+        return asyncpg.create_pool(self.url, min_size=0, timeout=CONNECT_TIMEOUT, **arguments)
 
     def refusal(self, error: BaseException) -> ConfigurationError | None:
         """What to tell of an answer that asking again does not change; None for every other."""
@@ -92,7 +103,21 @@ class Database:
                 return self._wrong(
                     "the server has no SSL, and sslmode asks for it", "Turn SSL on there, or correct the URL"
                 )
-        return None
+        return self._refusal_of_pooler(error) if pooler.refuses(error) else None
+
+    def _refusal_of_pooler(self, error: BaseException) -> ConfigurationError:
+        if "unsupported startup parameter" in str(error):
+            remedy = (
+                "Leave options out of the URL"
+                if self.pooler
+                else "Say that it is one: Holdfast(pooler=True), HOLDFAST_POOLER=1 or --pooler"
+            )
+            return ConfigurationError(
+                f"There is a pooler at {self.shown}, which passes no settings on ({error}). {remedy}."
+            )
+        if pooler.knows_no_database(error):
+            return self._wrong(f"{error}", "Create it with createdb, or correct the URL")
+        return ConfigurationError(f"The server at {self.shown} refused to log us in: {error}")
 
     def _wrong(self, what: str, remedy: str) -> ConfigurationError:
         return ConfigurationError(f"{what} (at {self.shown}). {remedy}{address.advice(self.url)}.")

@@ -15,7 +15,8 @@ from typing import Any
 import asyncpg
 
 from ..errors import Contended, Unreachable
-from .database import Connection, Database
+from . import pooler
+from .database import PIN_PLANS, Connection, Database
 
 log = logging.getLogger("holdfast.db")
 
@@ -57,6 +58,7 @@ class Link:
         self.connects = 0
         """How often it has connected; a change means a new session, perhaps another server."""
         self._planner = planner
+        self._opening = f"begin; {PIN_PLANS}" if planner else "begin"
         self._deadline = deadline
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
@@ -66,6 +68,8 @@ class Link:
         async with self._turn:
             try:
                 connection = self._connection or await self._connect()
+                if self.database.pooler:
+                    return await pooler.fetch(connection, self._opening, sql, arguments, deadline or self._deadline)
                 return await connection.fetch(sql, *arguments, timeout=deadline or self._deadline)
             except BaseException as error:
                 translated = translate(error)

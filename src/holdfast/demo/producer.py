@@ -19,7 +19,8 @@ from typing import Any
 import asyncpg
 
 from holdfast import Task
-from holdfast.db.address import resolve_url
+from holdfast.db.address import resolve_pooler, resolve_url
+from holdfast.db.database import Database
 
 from . import shop
 from .journal import Journal
@@ -140,8 +141,8 @@ class Producer:
 
 async def main() -> None:
     journal = Journal(shop.FOLDER / "producer.log")
-    url = resolve_url(os.environ["HOLDFAST_DATABASE_URL"])
-    async with asyncpg.create_pool(url, min_size=2, max_size=CLIENTS + 4) as pool:
+    database = Database(resolve_url(os.environ["HOLDFAST_DATABASE_URL"]), pooler=resolve_pooler())
+    async with database.pool(max_size=CLIENTS + 4) as pool:
         await Producer(pool, journal).run()
     journal.close()
 

@@ -224,7 +224,7 @@ def _recovered(evidence: Evidence) -> int:
 
 
 async def gather(url: str, schema: str, folder: Path) -> Evidence:
-    connection = await asyncpg.connect(url)
+    connection = await asyncpg.connect(url, statement_cache_size=0)  # there may be a pooler in between
     try:
         orders = await connection.fetch(f'select id from "{schema}".orders')
         effects = await connection.fetch(f'select order_id, kind from "{schema}".effects')

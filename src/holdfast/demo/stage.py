@@ -15,7 +15,7 @@ from pathlib import Path
 import asyncpg
 
 from holdfast import Holdfast
-from holdfast.db.address import hide_password, resolve_url
+from holdfast.db.address import hide_password, resolve_pooler, resolve_url
 from holdfast.db.database import Connection, Database
 from holdfast.embedded import EmbeddedPostgres
 
@@ -40,7 +40,7 @@ class Stage:
         }
 
     async def connect(self) -> Connection:
-        return await Database(self.url, self.schema).connect("demo")
+        return await Database(self.url, self.schema, resolve_pooler()).connect("demo")
 
     async def prepare(self) -> str:
         """Make the schema and the shop's tables; the name of the server for the audience."""
@@ -70,9 +70,10 @@ class Stage:
             connection = await self.connect()
             try:
                 # The sessions of killed workers may hold locks for another moment.
-                await connection.execute("set lock_timeout = '2s'")
-                await connection.execute("set client_min_messages = warning")
-                await connection.execute(f"drop schema if exists {self.schema} cascade")
+                await connection.execute(
+                    "begin; set local lock_timeout = '2s'; set local client_min_messages = warning;"
+                    f"drop schema if exists {self.schema} cascade; commit"
+                )
                 return
             except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
                 await asyncio.sleep(0.1 * attempt)

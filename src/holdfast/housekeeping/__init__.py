@@ -8,8 +8,9 @@
     retention     partitions older than archive_days dropped
     forget        idempotency keys and once() markers past their horizon
 
-A chore takes a transaction-scoped advisory lock, looks when it ran last, works in a bounded batch, and notes that it
-ran, in one transaction. Whoever dies in the middle leaves nothing locked and nothing half done; the next interval finds
+Each host asks once per interval which chores are due: one small statement. For a chore that is, it takes a
+transaction-scoped advisory lock, looks again when it ran last, works in a bounded batch, and notes that it ran, in one
+transaction. Whoever dies in the middle leaves nothing locked and nothing half done; the next interval finds
 another to do it.
 
 No sweep soon after a server start or a reconnect: after an outage every lease is out while the work is still running,

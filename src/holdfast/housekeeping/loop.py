@@ -6,9 +6,10 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
-from ..db.database import Connection, Database
+from ..db.database import PIN_PLANS, Connection, Database
 from ..db.link import backoff, translate
 from ..errors import Contended, Unreachable
 from ..probes import probe
@@ -16,9 +17,11 @@ from .chores import CHORES, Chore, Done, Turn
 
 log = logging.getLogger("holdfast.housekeeping")
 
+T = TypeVar("T")
+
 
 class Housekeeper:
-    """Tries every chore once per interval; the database decides whose turn it is."""
+    """Tries every chore that is due, once per interval; the database decides what is due and whose turn it is."""
 
     def __init__(self, database: Database, interval: float, grace: float, chores: Sequence[Chore] = CHORES) -> None:
         self._database = database
@@ -51,31 +54,47 @@ class Housekeeper:
     async def round(self) -> dict[str, int]:
         """Do what is due; how much each chore did."""
         did = {}
-        for chore in self._chores:
-            try:
-                done = await self._try(chore)
-            except Exception as error:
-                translated = translate(error)
-                if isinstance(translated, Unreachable):
-                    self._drop()
-                    raise translated from error
-                if not isinstance(translated, Contended):
-                    log.exception("the chore %s failed; it is tried again", chore.name)
-                continue
+        for chore in await self._guarded("looking for chores", self._due()) or ():
+            done = await self._guarded(f"the chore {chore.name}", self._try(chore))
             if done is not None:
                 did[chore.name] = done.rows
         return did
+
+    async def _guarded(self, what: str, work: Awaitable[T]) -> T | None:
+        """A failure costs this turn only; raises when the server is away."""
+        try:
+            return await work
+        except Exception as error:
+            translated = translate(error)
+            if isinstance(translated, Unreachable):
+                self._drop()
+                raise translated from error
+            if not isinstance(translated, Contended):
+                log.exception("%s failed; it is tried again", what)
+            return None
+
+    async def _due(self) -> list[Chore]:
+        """One statement for all, so that many hosts with nothing to do cost little."""
+        connection = await self._connect()
+        names, intervals = [chore.name for chore in self._chores], [self._early(chore) for chore in self._chores]
+        rows = await connection.fetch(self._database.sql("housekeeping", "due"), names, intervals)
+        due = {row[0] for row in rows}
+        return [chore for chore in self._chores if chore.name in due]
+
+    def _early(self, chore: Chore) -> float:
+        """A chore's interval, a little less: a round that is early must not lose its turn to jitter."""
+        return (chore.interval or self._interval) * 0.8
 
     async def _try(self, chore: Chore) -> Done | None:
         connection = await self._connect()
         if chore.recovers and time.monotonic() - self._connected_at < self._grace:
             return None
         async with connection.transaction():
-            # A round that is a little early must not lose its turn to jitter.
-            interval = (chore.interval or self._interval) * 0.8
+            if self._database.pooler:
+                await connection.execute(PIN_PLANS)
             rows = await connection.fetch(
                 self._database.sql("housekeeping", "turn"),
-                chore.name, f"{self._database.schema}.{chore.name}", interval,
+                chore.name, f"{self._database.schema}.{chore.name}", self._early(chore),
             )  # fmt: skip
             if not rows or (chore.recovers and rows[0][1] < self._grace):
                 return None

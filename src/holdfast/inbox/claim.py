@@ -69,9 +69,9 @@ class Course:
     def _rescan_due(self) -> bool:
         return self.rescanning and time.monotonic() >= self._rescan_at
 
-    async def _ask(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
+    async def _ask(self, statement: str, *arguments: object, link: Link | None = None) -> list[asyncpg.Record]:
         probe("claim.before")
-        rows = await self._link.run("inbox", statement, *arguments)
+        rows = await (link or self._link).run("inbox", statement, *arguments)
         probe("claim.after")
         return rows
 

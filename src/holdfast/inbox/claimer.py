@@ -51,8 +51,6 @@ class Claimer:
 
     def _choose(self) -> bool:
         """The guarded course this time?"""
-        if self.guarded.vacated:
-            return True
         if not self._guarded_next:
             return False
         return self._guarded_found or self._empty_in_a_row > 0 or time.monotonic() - self._guarded_at > SELDOM

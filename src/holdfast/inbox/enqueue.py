@@ -123,7 +123,7 @@ def _many(database: Database, orders: Sequence[Order], terms: Terms) -> Operatio
 def _once(database: Database, orders: Sequence[Order], terms: Terms, shape: Callable[[list[Job]], T]) -> Operation[T]:
     def decode(rows: Sequence[Row]) -> T:
         jobs: list[Job | None] = [None] * len(orders)
-        for found, existed, conflict, position in rows:
+        for found, existed, conflict, position, *_ in rows:
             if conflict is not None:
                 raise _conflict(orders[position - 1], found, conflict)
             jobs[position - 1] = Job(UUID(found), existed)
@@ -160,7 +160,7 @@ def before_copy(database: Database, terms: Terms) -> tuple[str, tuple[object, ..
 
 def records(orders: Sequence[Order], terms: Terms, answer: Row) -> list[tuple[object, ...]]:
     """The rows as COPY sends them. The answer's time is the server's, taken after the transaction drew its xid."""
-    now, ordered, skips, owned = answer
+    now, ordered, skips, owned = answer[:4]
     at = max(terms.at, now) if terms.at is not None else now + timedelta(seconds=terms.delay or 0)
     rows: list[tuple[object, ...]] = []
     for order in orders:

@@ -19,4 +19,5 @@ select
 from (select) as always
 left join holdfast.queues q on q.name = $5::text
 where pg_current_xact_id() is not null
-returning id::text, false as existed, null::text as conflict
+returning id::text, false as existed, null::text as conflict,
+          holdfast.wake($5::text, $7::float8, $8::text::timestamptz) as woken

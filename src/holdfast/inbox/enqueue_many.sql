@@ -19,4 +19,5 @@ from unnest($1::text[], $2::text[], $3::int[], $4::text[]) with ordinality as j 
 left join holdfast.queues q on q.name = $5::text
 where pg_current_xact_id() is not null
 order by j.n
-returning id::text, false as existed, null::text as conflict
+returning id::text, false as existed, null::text as conflict,
+          (select holdfast.wake($5::text, $7::float8, $8::text::timestamptz)) as woken      -- once, not per row

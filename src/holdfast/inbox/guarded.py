@@ -1,27 +1,33 @@
 """The guarded claim: heads of ordered keys, rows of owned buckets, and rows that are to run alone.
 
-A key that falls vacant, because its row has ended here, is looked at by the next claim: its blocked head comes to us
-without a way round by the index. What that misses (a worker that dies between the end of a row and the next claim,
-hand-written SQL) housekeeping releases.
+    claim        along the lanes: takes the heads it meets, passes what waits behind them
+    hand_over    through the keys whose row has just ended here: takes what was passed, in its order
+    patrol       from the very start, every few seconds: takes what fell between the two, parks what still waits
+
+A passed row is older than all that lies before the floor, so a key that hands over jumps no queue.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import asyncpg
 
 from ..db.link import Link
-from ..model.floor import Lane, Position
+from ..model.floor import Floor, Lane, Position
 from ..model.job import Claim
-from .claim import AT, AVAILABLE_AT, CLAIM, LANE, PATROL_EVERY, SEQ, Batch, Course, Known
+from .claim import AT, AVAILABLE_AT, CLAIM, LANE, PAUSED, SEQ, Batch, Course, Known
 
-SCAN = 250
-"""Most candidates, and most vacated keys, per claim: each may hold an advisory lock, and their memory is shared."""
-SCAN_LEAST = 50
+KEYS = 250
+"""Most keys per claim: each holds an advisory lock, and their memory is shared by the whole server."""
+LOOK_LEAST, LOOK_MOST = 50, 2000
+"""Rows looked at per claim: more when many of them are not the heads of their keys."""
+PATROL_EVERY = 8.0
+PATROL_CHUNK = 500
 
-SEEN, PARKED, END_LANE, END_AT, END_SEQ = range(24, 29)
+LOOKED, PARKED, END_LANE, END_AT, END_SEQ, BUSY, PASSED_QUEUES, PASSED_KEYS = range(24, 32)
 
 Key = tuple[str, str]
 """(queue, key)"""
@@ -34,70 +40,129 @@ class GuardedCourse(Course):
         self._queues = list(queues)
         self._known = known
         self._lease = lease
-        self._patrol_at = time.monotonic() + PATROL_EVERY
+        self._shares: dict[str, Sequence[int]] = {}
+        self._density = 1.0
+        """Of the rows looked at and not left, how many were claimed; lately."""
         self._vacated: dict[Key, None] = {}
+        self._passed: set[Key] = set()
+        """Keys of which this floor has passed rows."""
+        self._patrol = Floor(self.floor.lanes)
+        self._patrolling = False
+        self._patrol_at = time.monotonic() + PATROL_EVERY
 
     def vacate(self, claim: Claim) -> None:
         """This row has ended here, somehow: its key may have a new head."""
         self._vacated[claim.queue, claim.key] = None
 
     @property
-    def vacated(self) -> bool:
-        return bool(self._vacated)
+    def vacated(self) -> int:
+        """How many keys wait to be looked at."""
+        return len(self._vacated)
 
-    def own(self, shares: dict[str, Sequence[int]]) -> None:
+    def own(self, shares: Mapping[str, Sequence[int]]) -> None:
         """These buckets of these queues are ours from now on."""
-        lanes = _lanes(self._queues, shares)
-        if lanes != list(self.floor.lanes):
+        if shares != self._shares:
+            self._shares = dict(shares)
+            lanes = _lanes(self._queues, shares)
             self.floor.relane(lanes)
+            self._patrol.relane(lanes)
             self._rescan_at = 0.0
 
     async def claim(self, limit: int) -> Batch:
-        """Claim up to `limit` rows."""
-        if time.monotonic() >= self._patrol_at:
-            # Few rows stay pending behind this floor, so the patrol is a look at all of them.
-            self._patrol_at = time.monotonic() + PATROL_EVERY
-            self.floor.restart()
-        vacated = list(self._vacated)[:SCAN]
+        """Claim up to `limit` rows along the lanes."""
+        if self._patrolling or time.monotonic() >= self._patrol_at:
+            batch = await self._walk_patrol(limit)
+            if batch.claims:
+                return batch
         rescan = self._rescan_due()
-        scan = min(max(limit - len(vacated), SCAN_LEAST), SCAN)
+        keys = min(limit, KEYS)
+        look = int(min(max(keys / max(self._density, 0.01), LOOK_LEAST), LOOK_MOST))
         began = time.monotonic()
-        rows = await self._run(self.floor.starts(rescan), vacated, scan, limit, False, rescan)
-        for key in vacated:
-            del self._vacated[key]
-        claims = [Claim(*row[CLAIM]) for row in rows if row[CLAIM.start] is not None]
+        rows = await self._run(self.floor.starts(rescan), [], look, keys, limit, rescan=rescan)
+        claims = _claims(rows)
         head = rows[0]
-        full = head[SEEN] >= scan
+        full = head[LOOKED] >= look
+        self._note_passed(head)
         self._settle(rows, self._ends(rows, full), began, rescan, idle=not claims and not full)
-        return Batch(claims, more=not claims and head[PARKED] > 0)
+        if claims:
+            decided = head[LOOKED] - (len(rows) - len(claims))
+            self._density += (len(claims) / max(decided, 1) - self._density) * 0.3
+        return Batch(claims, more=full and not claims)
+
+    async def hand_over(self, link: Link, limit: int) -> list[Claim]:
+        """Claim up to `limit` rows of the keys that fell vacant here; what is next in the others is for everyone."""
+        with self._taking_vacated() as vacated:
+            rows = await self._run(self.floor.starts(False), vacated, 0, 0, limit, link=link)
+        claims = _claims(rows)
+        busy = [vacated[position - 1] for position in rows[0][BUSY]]
+        self._vacated.update(dict.fromkeys(busy))
+        # A key that had no next row for us has none that we passed.
+        self._passed.difference_update({*vacated} - {*busy} - {(claim.queue, claim.key) for claim in claims})
+        return claims
+
+    def _note_passed(self, head: asyncpg.Record) -> None:
+        if head[PASSED_KEYS]:
+            self._passed.update(zip(head[PASSED_QUEUES], head[PASSED_KEYS], strict=True))
 
     async def claim_suspect(self) -> Claim | None:
         """Claim one row that is to run alone."""
-        rows = await self._run(self.floor.starts(False), [], 0, 1, True, False)
-        return Claim(*rows[0][CLAIM]) if rows[0][CLAIM.start] is not None else None
+        claims = _claims(await self._run(self.floor.starts(False), [], 1, 1, 1, suspects=True))
+        return claims[0] if claims else None
 
-    async def release(self, deadline: float) -> None:
-        """Let others have the keys that fell vacant here."""
-        while vacated := list(self._vacated)[:SCAN]:
-            queues, keys = [queue for queue, _ in vacated], [key for _, key in vacated]
-            await self._link.run("inbox", "release_heads", queues, keys, deadline=deadline)
-            for key in vacated:
-                del self._vacated[key]
+    async def _walk_patrol(self, limit: int) -> Batch:
+        """One chunk of what lies behind the floor."""
+        if not self._patrolling:
+            self._patrolling = True
+            self._patrol.reset()
+        rows = await self._run(self._patrol.starts(False), [], PATROL_CHUNK, KEYS, limit, park=True)
+        head = rows[0]
+        self._note_passed(head)
+        full = head[LOOKED] >= PATROL_CHUNK
+        self._patrol.claimed(head[AT], self._ends(rows, full), head[PAUSED] or ())
+        behind = any(self._patrol.hint(lane) < self.floor.hint(lane) for lane in self.floor.lanes)
+        if not full or not behind:
+            self._patrolling = False
+            self._patrol_at = time.monotonic() + PATROL_EVERY
+        return Batch(_claims(rows))
+
+    @contextmanager
+    def _taking_vacated(self) -> Iterator[list[Key]]:
+        """Taken out before they are asked about: one that falls vacant again meanwhile must be asked about again."""
+        taken = list(self._vacated)[:KEYS]
+        for key in taken:
+            del self._vacated[key]
+        try:
+            yield taken
+        except BaseException:
+            self._vacated.update(dict.fromkeys(taken))
+            raise
 
     async def _run(
-        self, starts: list[Position], vacated: list[Key], scan: int, take: int, suspects: bool, rescan: bool
+        self,
+        starts: list[Position],
+        vacated: list[Key],
+        look: int,
+        keys: int,
+        take: int,
+        *,
+        suspects: bool = False,
+        park: bool = False,
+        rescan: bool = False,
+        link: Link | None = None,
     ) -> list[asyncpg.Record]:
         lanes = self.floor.lanes
+        hints = [self.floor.hint(lane) for lane in lanes]
         return await self._ask(
             "claim_guarded",
             [lane.queue for lane in lanes], [lane.priority for lane in lanes], [lane.bucket for lane in lanes],
-            [at for at, _ in starts], [seq for _, seq in starts],
-            [queue for queue, _ in vacated], [key for _, key in vacated], scan, take, suspects,
-            self._known.kinds, self._known.spread, self._worker, self._lease, rescan,
+            [at for at, _ in starts], [seq for _, seq in starts], [at for at, _ in hints], [seq for _, seq in hints],
+            [queue for queue, _ in vacated], [key for _, key in vacated], [key in self._passed for key in vacated],
+            look, keys, take, suspects, park,
+            self._known.kinds, self._known.spread, self._worker, self._lease, rescan, link=link,
         )  # fmt: skip
 
     def _ends(self, rows: list[asyncpg.Record], full: bool) -> list[Position | None]:
-        """Where each lane's scan stopped: never beyond a candidate that was left."""
+        """Where each lane's scan stopped: never beyond a row that was left."""
         head = rows[0]
         ends: list[Position | None] = [(head[AT], 0)] * len(self.floor.lanes)
         if full:
@@ -111,7 +176,14 @@ class GuardedCourse(Course):
         return ends
 
 
-def _lanes(queues: Sequence[str], shares: dict[str, Sequence[int]]) -> list[Lane]:
+def _claims(rows: list[asyncpg.Record]) -> list[Claim]:
+    """Oldest first, whatever the order of the keys."""
+    claimed = [row for row in rows if row[CLAIM.start] is not None]
+    claimed.sort(key=lambda row: (row[AVAILABLE_AT], row[SEQ]))
+    return [Claim(*row[CLAIM]) for row in claimed]
+
+
+def _lanes(queues: Sequence[str], shares: Mapping[str, Sequence[int]]) -> list[Lane]:
     """Ordered lanes first: the statement scans them first."""
     ordered = [Lane(queue, priority) for priority in range(4) for queue in queues]
     owned = [

@@ -3,3 +3,4 @@
 update holdfast.queues q
 set paused_at = null
 where q.name = $1
+returning holdfast.wake(q.name)

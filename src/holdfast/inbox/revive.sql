@@ -23,4 +23,4 @@ set status = 'pending',
     cancel_requested_at = null
 from dead
 where i.id = any (array[dead.id])
-returning i.id
+returning i.id, holdfast.wake(i.queue)

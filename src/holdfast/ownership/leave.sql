@@ -2,5 +2,6 @@
 -- Takes    $1 worker, $2 status, $3 its last counters as JSON (null: as they were).
 update holdfast.workers w
 set status = $2, last_seen_at = holdfast.clock(),
-    metadata = case when $3::text is null then w.metadata else w.metadata || jsonb_build_object('counters', $3::text::jsonb) end
+    metadata = coalesce(w.metadata, '{}') || '{"drained": true}'
+        || case when $3::text is null then '{}' else jsonb_build_object('counters', $3::text::jsonb) end
 where w.id = $1

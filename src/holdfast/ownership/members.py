@@ -19,6 +19,7 @@ def new_name() -> str:
 
 
 async def register(link: Link, worker: str, metadata: Mapping[str, Any]) -> None:
+    """Enter the registry, or renew what it says; a status that others set stays."""
     await link.keep_trying("ownership", "register", worker, msgspec.json.encode(metadata).decode())
 
 

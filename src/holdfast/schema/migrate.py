@@ -13,6 +13,7 @@ import asyncpg
 from ..db.database import Connection, Database
 from ..db.statements import in_schema
 from ..errors import ConfigurationError, SchemaError
+from ..model.keys import BUCKETS, HASH_VERSION
 
 LOCK_TIMEOUT = "2s"
 TRIES = 60
@@ -94,6 +95,20 @@ async def check(connection: Connection, schema: str) -> None:
         raise SchemaError(
             f"The schema {schema!r} is at version {version}, this release needs {newest()}. Run: {command(schema)}"
         )
+    await _check_buckets(connection, schema)
+
+
+async def _check_buckets(connection: Connection, schema: str) -> None:
+    """A bucket is stored with its row for good: whoever counts or hashes otherwise would look in the wrong places."""
+    statement = in_schema("select name, value::text from holdfast.settings where name = any ($1)", schema)
+    ours = {"bucket_count": str(BUCKETS), "hash_version": str(HASH_VERSION)}
+    found = {row[0]: row[1] for row in await connection.fetch(statement, list(ours))}
+    for name, value in ours.items():
+        if found.get(name) != value:
+            raise SchemaError(
+                f"The setting {name} of schema {schema!r} is {found.get(name, 'missing')}, this release works with "
+                f"{value}. Put it back in {schema}.settings, or install the release that wrote it"
+            )
 
 
 def refuse_newer(version: int) -> None:

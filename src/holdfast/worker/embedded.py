@@ -12,6 +12,7 @@ from ..ownership import members
 from .engine import Engine
 from .keeper import Keeper, Kept
 from .ledger import Held, Ledger
+from .loading import served_queues
 from .settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -40,9 +41,11 @@ class EmbeddedWorker:
         await self.engine.start()
         kept = Kept(
             self._ledger,
-            wake=lambda: _later(loop, self.engine.read_signals),
+            signal=lambda: _later(loop, self.engine.read_signals),
+            wake=lambda: _later(loop, self.engine.wake),
             overdue=self._overdue,
             drain=lambda: _later(loop, self.engine.drain),
+            register=lambda: _later(loop, self.engine.register_again),
         )
         self._thread = _KeeperThread(self._app, self._settings, kept)
         self._thread.start()
@@ -79,7 +82,7 @@ class _KeeperThread(threading.Thread):
 
     def run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        keeper = Keeper(self._app.database, self._settings)
+        keeper = Keeper(self._app.database, self._settings, served_queues(self._app, self._settings))
         keeper.workers.append(self._kept)
         self._task = self._loop.create_task(keeper.run())
         try:

@@ -29,11 +29,13 @@ from ..inbox.claimer import Claimer
 from ..model.job import Claim
 from ..model.outcome import Abandoned, Lost, Released
 from ..ownership import members
+from ..ownership.shares import Shares
 from ..probes import probe
 from ..schema import migrate
 from . import ledger as marks
 from .completer import Completer
 from .ledger import Ledger
+from .loading import served_queues
 from .runner import Draining, JobRunner, Running
 from .settings import WorkerSettings
 from .tally import Tally
@@ -54,6 +56,10 @@ SOLO_ALONE = 10.0
 """Seconds that a suspect has the worker for itself. A long job that outlived a crash must not hold up all others."""
 SOLO_TRIES = 3
 """After so many waits in vain the suspect runs with company: late is better than never."""
+SOON = 0.02
+"""Seconds: a worker that looks again within them is awake, and nobody needs to wake it."""
+IN_VAIN = 0.015
+"""Seconds for which a worker that was woken for nothing does not hear; so a flood of wake-ups is no flood of looks."""
 UNWRITTEN = 2000
 """Most endings that may wait to be written before nothing more is started."""
 
@@ -67,7 +73,7 @@ class Engine:
         self.ledger = ledger
         self.tally = Tally()
         self._definitions = {kind: task.definition for kind, task in app.tasks.items()}
-        self._queues = list(settings.queues) or sorted({d.queue for d in self._definitions.values()})
+        self._queues = served_queues(app, settings)
         if not self._definitions:
             raise ConfigurationError(
                 "this application has no tasks; register some with @hf.task before starting a worker"
@@ -75,9 +81,12 @@ class Engine:
         self._database = app.database
         self._claim_link = Link(app.database, f"claim {name}", deadline=settings.deadline)
         self._write_link = Link(app.database, f"write {name}", deadline=settings.deadline)
+        self._key_link = Link(app.database, f"keys {name}", deadline=settings.deadline)
+        """Connects when the first ordered row has ended."""
         known = Known({kind: (d.oldest, d.version) for kind, d in self._definitions.items()})
         ordered = any(d.ordered for d in self._definitions.values())
         self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease, ordered)
+        self._shares = Shares(self._claim_link, name)
         self._completer = Completer(self._write_link, name, ledger, self.tally, settings.lease, settings.batch)
         self._completer.busy = lambda: bool(self._running or self._ready)
         self._completer.vacate = self._vacate
@@ -89,8 +98,9 @@ class Engine:
         self._turn_ends = 0.0
         self._turn_ended = False
         self._demand = asyncio.Event()
-        self._look = asyncio.Event()
-        """Something may be there to be claimed: cut the pause short."""
+        self._vacant = asyncio.Event()
+        """An ordered row has ended here: its key may have a next one."""
+        self._woken = asyncio.Event()
         self._handler_time = AHEAD
         self._draining = asyncio.Event()
         self._suspects = False
@@ -117,7 +127,7 @@ class Engine:
             hand = asyncio.create_task(self._hand(), name=f"holdfast hand {number}")
             hand.add_done_callback(self._loop_ended)
             self._hands.append(hand)
-        for loop in (self._claim_loop, self._watch_loop):
+        for loop in (self._claim_loop, self._hand_over_loop, self._watch_loop):
             task = asyncio.create_task(loop(), name=f"holdfast {loop.__name__}")
             task.add_done_callback(self._loop_ended)
             self._loops.append(task)
@@ -144,11 +154,29 @@ class Engine:
             "lease": self.settings.lease,
         }
 
+    def register_again(self) -> None:
+        """The registry has lost us."""
+        if not self._draining.is_set():
+            task = asyncio.create_task(self._register_again(), name="holdfast register")
+            task.add_done_callback(self._loops.remove)
+            self._loops.append(task)
+
+    async def _register_again(self) -> None:
+        try:
+            await members.register(self._write_link, self.name, self.metadata())
+        except Exception:
+            log.exception("worker %s could not register again; the next heartbeat asks for it", self.name)
+
     def drain(self) -> None:
-        """Stop claiming. `stop` does the rest."""
+        """Stop claiming and hand back what did not start. `stop` does the rest."""
         self._draining.set()
         self._demand.set()
-        self._look.set()
+        self._vacant.set()
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Work may have come: look now, or once more if it is looking."""
+        self._woken.set()
 
     @property
     def handlers_left(self) -> bool:
@@ -186,8 +214,8 @@ class Engine:
     async def leave(self) -> None:
         """Leave the registry; after `stop`, and best after the last heartbeat, which would say that we are back."""
         await self._say("dead")
-        await self._claim_link.close()
-        await self._write_link.close()
+        for link in (self._claim_link, self._write_link, self._key_link):
+            await link.close()
         log.info("worker %s stopped: %s completed", self.name, self.tally.completed)
 
     async def stop_now(self) -> None:
@@ -196,12 +224,13 @@ class Engine:
 
     async def _end_claiming(self) -> None:
         """A claim that is under way may have committed: its rows must be known before they can go back."""
-        claiming = self._loops[0]
+        claiming = self._loops[:2]
         try:
             async with asyncio.timeout(5):
-                await asyncio.wait([claiming])
+                await asyncio.wait(claiming)
         except TimeoutError:
-            claiming.cancel()
+            for loop in claiming:
+                loop.cancel()
 
     async def _stop_running(self) -> None:
         for running in list(self._running.values()):
@@ -220,9 +249,9 @@ class Engine:
 
     async def _release_vacated(self) -> None:
         """We claim no more: the next of an ordered key is for others."""
-        if self.claimer.guarded.vacated:
-            with suppress(Unreachable, Contended):
-                await self.claimer.guarded.release(deadline=5)
+        with suppress(Unreachable, Contended):
+            if self.claimer.guarded.vacated > 0:
+                await self._hand_over(0)
 
     async def _say(self, status: str) -> None:
         try:
@@ -248,10 +277,12 @@ class Engine:
         failures = 0
         while not self._draining.is_set():
             want = self._want()
-            if want <= 0 or self._keeper_late():
+            if want <= 0:
+                self.ledger.set_state(marks.BUSY)
                 await self._wait_demand()
                 continue
-            self._look.clear()
+            woken = self._woken.is_set()
+            self._woken.clear()
             try:
                 found = await self._claim(want)
                 failures = 0
@@ -259,13 +290,21 @@ class Engine:
                 failures += 1
                 self.tally.reconnects += 1
                 self._note_failure(error, failures)
+                self.ledger.set_state(marks.BUSY)
                 await self._sleep(backoff(failures))
                 continue
             if found:
                 pause = self.settings.poll_min
-            else:
-                await self._sleep(pause * random.uniform(0.75, 1.25))
+                self.ledger.set_state(marks.AWAKE)
+                continue
+            if woken:  # another was quicker, or it is nothing for us
+                self.ledger.set_state(marks.AWAKE, IN_VAIN)
+                await self._sleep(IN_VAIN)
+            nap = pause * random.uniform(0.75, 1.25)
+            self.ledger.set_state(marks.AWAKE if nap <= SOON else marks.ASLEEP, nap)
+            if await self._doze(nap):
                 pause = min(pause * 1.5, self.settings.poll_max)
+        self.ledger.set_state(marks.BUSY)
 
     def _note_failure(self, error: Exception, failures: int) -> None:
         if not isinstance(error, (Unreachable, Contended)):
@@ -280,6 +319,8 @@ class Engine:
         if self._draining.is_set():
             return False
         at = marks.now()
+        owned = [queue for queue in self.claimer.free.owned if queue in self._queues]
+        self.claimer.guarded.own(await self._shares.owned(owned))
         batch = await self.claimer.claim(want)
         if batch.suspects is not None:
             self._suspects = batch.suspects
@@ -289,8 +330,27 @@ class Engine:
 
     def _vacate(self, claim: Claim) -> None:
         self.claimer.guarded.vacate(claim)
-        self._demand.set()
-        self._look.set()
+        self._vacant.set()
+
+    async def _hand_over_loop(self) -> None:
+        """Go on with the keys whose row has ended here."""
+        failures = 0
+        while not self._draining.is_set():
+            await self._vacant.wait()
+            self._vacant.clear()
+            while self.claimer.guarded.vacated > 0 and not self._draining.is_set():
+                try:
+                    # One row has ended for each that may come, so there is room; claims along the lanes leave it.
+                    await self._hand_over(0 if self._overloaded() else self.ledger.room)
+                    failures = 0
+                except Exception as error:
+                    failures += 1
+                    self._note_failure(error, failures)
+                    await asyncio.sleep(backoff(failures))
+
+    async def _hand_over(self, limit: int) -> None:
+        at = marks.now()
+        self._take(await self.claimer.guarded.hand_over(self._key_link, limit), at)
 
     def _take(self, claims: list[Claim], at: int) -> None:
         if not claims:
@@ -310,15 +370,22 @@ class Engine:
 
     def _want(self) -> int:
         """How many rows to claim now: 0 until there is room worth a round trip."""
-        if self._completer.backlog >= UNWRITTEN:
+        if self._overloaded():
             return 0
-        held = len(self._ready) + len(self._running)
-        ahead = min(self.settings.prefetch, int(self.settings.concurrency * AHEAD / max(self._handler_time, 1e-6)))
-        if self._handler_time >= AHEAD:
-            ahead = 0
-        target = self.settings.concurrency + ahead
-        room = min(target - held, self.settings.batch, self.ledger.room)
+        held = len(self._ready) + len(self._running) + self.claimer.guarded.vacated
+        ahead = self._ahead()
+        room = min(self.settings.concurrency + ahead - held, self.settings.batch, self.ledger.room)
         return room if room >= max(1, ahead // 2) or not self._ready else 0
+
+    def _ahead(self) -> int:
+        """How many rows to hold beyond the running ones."""
+        if self._handler_time >= AHEAD:
+            return 0
+        return min(self.settings.prefetch, int(self.settings.concurrency * AHEAD / max(self._handler_time, 1e-6)))
+
+    def _overloaded(self) -> bool:
+        """Too much is unwritten, or nobody would look after what is claimed now."""
+        return self._completer.backlog >= UNWRITTEN or self._keeper_late()
 
     async def _wait_demand(self) -> None:
         self._demand.clear()
@@ -329,7 +396,16 @@ class Engine:
     async def _sleep(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._look.wait()
+                await self._draining.wait()
+
+    async def _doze(self, seconds: float) -> bool:
+        """As `_sleep`, but a wake-up cuts it short; was it slept to its end?"""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            return True
+        return False
 
     def _keeper_late(self) -> bool:
         """Nobody has renewed for a while: claim nothing more that nobody would look after."""
@@ -440,6 +516,8 @@ class Engine:
             await asyncio.sleep(WATCH_EVERY)
             if self._running:
                 self._stop_overdue()
+            if self._draining.is_set():
+                self._release_ready()
             if self._ready and self._running and time.monotonic() - self._ready_since > STALE:
                 self._hand_back_stale()
             self.tally.running, self.tally.ready = len(self._running), len(self._ready)

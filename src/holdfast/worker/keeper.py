@@ -1,4 +1,4 @@
-"""The keeper: renews what workers hold, says that they are there, and keeps house.
+"""The keeper: renews what workers hold, says that they are there, listens for wake-ups, and keeps house.
 
 It runs outside the handlers' process (in the supervisor) or at least outside their event loop (in a thread), on
 connections of its own. It beats into every ledger it keeps, also while the server is away: a worker that sees its
@@ -20,6 +20,7 @@ from ..inbox import renew
 from ..ownership import members
 from . import ledger as marks
 from .ledger import Held, Ledger
+from .listener import Listener
 from .settings import WorkerSettings
 
 log = logging.getLogger("holdfast.keeper")
@@ -32,29 +33,39 @@ class Kept:
     """A worker as its keeper knows it."""
 
     ledger: Ledger
-    wake: Callable[[], None]
+    signal: Callable[[], None]
     """Tell it to read its signals."""
+    wake: Callable[[], None] = lambda: None
+    """Tell it to look for work."""
     stopped: Callable[[], bool] = lambda: False
     """Is its process suspended? Then nobody renews for it."""
     overdue: Callable[[Held], None] = lambda row: None
     """A handler is over its time and did not give in."""
     drain: Callable[[], None] = lambda: None
     """Somebody asked for it in the registry."""
+    register: Callable[[], None] = lambda: None
+    """The registry does not know it: pruned by hand, or restored from a backup."""
 
 
 class Keeper:
-    def __init__(self, database: Database, settings: WorkerSettings) -> None:
+    def __init__(self, database: Database, settings: WorkerSettings, queues: Sequence[str]) -> None:
         self._settings = settings
         self._link = Link(database, "keeper", deadline=settings.deadline)
         self._house = Housekeeper(database, settings.housekeeping, settings.renew_every)
         self._beat_at = 0
+        self._news = True
+        """Is there something to say or to be told before the next heartbeat is due?"""
         self.workers: list[Kept] = []
+        hears = settings.notify and not database.pooler
+        self.listener = Listener(database, queues, self.workers, self._hear_news) if hears else None
         self.renewed = 0
 
     async def run(self) -> None:
         """Until cancelled."""
-        house = asyncio.create_task(self._keep_house(), name="holdfast housekeeping")
-        beat = asyncio.create_task(self._beat(), name="holdfast beat")
+        beside = [
+            asyncio.create_task(work(), name=f"holdfast {work.__name__}")
+            for work in (self._keep_house, self._beat, self._listen)
+        ]
         try:
             while True:
                 try:
@@ -63,9 +74,9 @@ class Keeper:
                     log.exception("a round of the keeper failed; the next one follows")
                 await asyncio.sleep(self._tick)
         finally:
-            house.cancel()
-            beat.cancel()
-            await asyncio.gather(house, beat, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             await self._link.close()
 
     @property
@@ -80,10 +91,22 @@ class Keeper:
             await asyncio.sleep(self._tick)
 
     async def _keep_house(self) -> None:
-        """Not before a worker is ready: until then nobody has checked that this server and its schema are fit."""
-        while not any(kept.ledger.name for kept in self.workers):
-            await asyncio.sleep(self._tick)
+        await self._worker_ready()
         await self._house.run()
+
+    async def _listen(self) -> None:
+        await self._worker_ready()
+        if self.listener is not None:
+            await self.listener.run()
+
+    async def _worker_ready(self) -> None:
+        """Until then nobody has checked that this server and its schema are fit."""
+        while not any(kept.ledger.name for kept in self.workers):
+            await asyncio.sleep(min(0.1, self._tick))
+
+    def _hear_news(self) -> None:
+        """Somebody wrote into the registry: heartbeat with the next round, which brings the answer."""
+        self._news = True
 
     async def round(self) -> None:
         """Renew what is due, pass on cancellations, say that the workers are there."""
@@ -96,11 +119,14 @@ class Keeper:
         try:
             if busy:
                 await self._pass_cancellations()
-            if now - self._beat_at > self._settings.heartbeat * 1e9:
-                await self._heartbeat()
+            # A round early rather than late: a drain is to be noticed within one interval.
+            if self._news or now - self._beat_at > (self._settings.heartbeat - self._tick) * 1e9:
+                self._news = False
                 self._beat_at = now
+                await self._heartbeat()
         except (Unreachable, Contended) as error:
             log.debug("keeper: %s", error)
+            self._news = True
 
     async def _keep(self, kept: Kept, rows: Sequence[Held], now: int) -> None:
         if kept.stopped():
@@ -139,7 +165,7 @@ class Keeper:
     def _lose(self, kept: Kept, row: Held) -> None:
         if kept.ledger.signal(row, marks.LOST):
             log.warning("worker %s lost the lease of %s, generation %s", kept.ledger.name, row.id, row.generation)
-            kept.wake()
+            kept.signal()
 
     async def _pass_cancellations(self) -> None:
         asked = await renew.cancelled(self._link, [kept.ledger.name for kept in self.workers])
@@ -147,13 +173,24 @@ class Keeper:
             if fences := asked.get(kept.ledger.name):
                 for row in kept.ledger.held():
                     if (row.id, row.generation) in fences and kept.ledger.signal(row, marks.CANCELLED):
-                        kept.wake()
+                        kept.signal()
 
     async def _heartbeat(self) -> None:
-        counters = {kept.ledger.name: kept.ledger.counters() for kept in self.workers if kept.ledger.name}
+        listening = self.listener is not None and self.listener.listening
+        counters = {
+            kept.ledger.name: {**kept.ledger.counters(), "listening": listening}
+            for kept in self.workers
+            if kept.ledger.name
+        }
         if not counters:
             return
         statuses = await members.heartbeat(self._link, counters)
         for kept in self.workers:
-            if statuses.get(kept.ledger.name) == "draining":
-                kept.drain()
+            if kept.ledger.name not in counters:
+                continue
+            match statuses.get(kept.ledger.name):
+                case "draining":
+                    kept.drain()
+                case None:
+                    log.warning("worker %s is not in the registry; it registers again", kept.ledger.name)
+                    kept.register()

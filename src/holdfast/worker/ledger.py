@@ -1,6 +1,6 @@
 """The ledger: what a worker process holds, in memory that its keeper can read without its help.
 
-    header   the keeper's last beat, the worker's id, its counters
+    header   the keeper's last beat, whether the worker sleeps, its id, its counters
     slots    state, signal, id, generation, when the lease was last looked after, when the process must be ended
 
 The worker writes everything but `signal` and `renewed`; the keeper writes those. A slot's state is written last when
@@ -22,6 +22,11 @@ from uuid import UUID
 
 FREE, HELD, RUNNING, ENDED = range(4)
 NONE, LOST, CANCELLED = range(3)
+BUSY, AWAKE, ASLEEP = range(3)
+"""Of a worker: it has no room and will not look for work; it looks again in a moment; it has room and sleeps."""
+
+LATE: Final = 100_000_000
+"""Nanoseconds after the time of its next look after which a worker counts as kept from it."""
 
 CAPACITY: Final = 4096
 _HEADER: Final = 512
@@ -35,8 +40,10 @@ _AT_RENEWED: Final = _AT_BODY + 24
 _AT_KILL: Final = _AT_BODY + 32
 
 _AT_BEAT: Final = 0
+_AT_STATE: Final = 8
 _AT_NAME: Final = 16
 _NAME: Final = 128
+_AT_LOOK: Final = 144
 _AT_COUNTERS: Final = 256
 
 COUNTERS: Final = (
@@ -134,6 +141,11 @@ class Ledger:
         data = name.encode()[: _NAME - 1]
         self._map[_AT_NAME : _AT_NAME + _NAME] = data.ljust(_NAME, b"\0")
 
+    def set_state(self, state: int, look_in: float = 0.0) -> None:
+        """BUSY, or AWAKE or ASLEEP with the seconds until the next look for work."""
+        _NUMBER.pack_into(self._map, _AT_LOOK, now() + int(look_in * 1e9))
+        self._map[_AT_STATE] = state
+
     def count(self, name: str, value: int) -> None:
         _NUMBER.pack_into(self._map, _AT_COUNTERS + 8 * COUNTERS.index(name), value)
 
@@ -150,6 +162,13 @@ class Ledger:
     @property
     def name(self) -> str:
         return self._map[_AT_NAME : _AT_NAME + _NAME].rstrip(b"\0").decode()
+
+    @property
+    def state(self) -> int:
+        """BUSY until it has looked for the first time, and while it is late: something keeps its loop from looking."""
+        state = self._map[_AT_STATE]
+        late = state != BUSY and now() - _NUMBER.unpack_from(self._map, _AT_LOOK)[0] > LATE
+        return BUSY if late else state
 
     def counters(self) -> dict[str, int]:
         return {name: int(_NUMBER.unpack_from(self._map, _AT_COUNTERS + 8 * n)[0]) for n, name in enumerate(COUNTERS)}

@@ -1,4 +1,4 @@
-"""Find an application by its address, `module:attribute`, and a fast event loop if there is one."""
+"""Find an application by its address, `module:attribute`, what it serves, and a fast event loop if there is one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..errors import ConfigurationError
 
 if TYPE_CHECKING:
     from ..app import Holdfast
+    from .settings import WorkerSettings
 
 
 def load_app(address: str) -> Holdfast:
@@ -75,3 +76,8 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
+
+
+def served_queues(app: Holdfast, settings: WorkerSettings) -> list[str]:
+    """The queues named, else those of the application's tasks."""
+    return list(settings.queues) or sorted({task.definition.queue for task in app.tasks.values()})

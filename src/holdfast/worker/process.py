@@ -1,7 +1,8 @@
 """The worker process, as its supervisor starts it: `python -m holdfast.worker.process`.
 
-It listens on a pipe: `s` read your signals, `d` drain, `n` stop now. When the pipe ends, so has the supervisor, and
-the process ends at once; on Linux the kernel sees to it even when no Python code can run.
+It listens on a pipe: `s` read your signals, `w` look for work, `r` register again, `d` drain, `n` stop now. When the
+pipe ends, so has the supervisor, and the process ends at once; on Linux the kernel sees to it even when no Python code
+can run.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import ctypes
 import logging
 import os
+import select
 import signal
 import sys
 import threading
@@ -85,7 +87,9 @@ class _Process:
         self._over = asyncio.Event()
         self._now = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, self._over.set)
-        threading.Thread(target=self._listen, args=(loop,), name="holdfast supervisor's pipe", daemon=True).start()
+        os.set_blocking(self._orders.pipe_fd, False)
+        loop.add_reader(self._orders.pipe_fd, self._obey)
+        threading.Thread(target=self._outlive, name="holdfast supervisor's pipe", daemon=True).start()
         await self._start_unless_over()
         await self._over.wait()
         stop = asyncio.create_task(self._engine.stop())
@@ -132,15 +136,26 @@ class _Process:
         self._failed = error
         self._over.set()
 
-    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        while data := os.read(self._orders.pipe_fd, 4096):
-            if b"s" in data:
-                loop.call_soon_threadsafe(self._engine.read_signals)
-            if b"d" in data:
-                loop.call_soon_threadsafe(self._over.set)
-            if b"n" in data:
-                loop.call_soon_threadsafe(self._over.set)
-                loop.call_soon_threadsafe(self._now.set)
+    def _obey(self) -> None:
+        data = os.read(self._orders.pipe_fd, 4096)
+        if not data:
+            os._exit(ORPHANED)
+        if b"s" in data:
+            self._engine.read_signals()
+        if b"r" in data:
+            self._engine.register_again()
+        if b"w" in data:
+            self._engine.wake()
+        if b"d" in data or b"n" in data:
+            self._over.set()
+        if b"n" in data:
+            self._now.set()
+
+    def _outlive(self) -> None:
+        """See the end of the supervisor also while a handler blocks the loop."""
+        poll = select.poll()
+        poll.register(self._orders.pipe_fd, 0)
+        poll.poll()  # nothing is asked for but what is always told: that the other end is closed
         os._exit(ORPHANED)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from ..context import Context, TxContext
-from ..db.database import PLANNER, Connection, Database
+from ..db.database import PIN_PLANS, Connection, Database
 from ..definitions import Definition
 from ..errors import Cancelled, InvalidPayload, LeaseLost, Timeout
 from ..inbox import ending, once
@@ -137,7 +137,7 @@ class JobRunner:
             outcome = self._outcome(value)
             # From here on the ending is on its way: cancelling now would only make its outcome unknown.
             running.cancellable = False
-            await _pin_plans(connection)
+            await connection.execute(PIN_PLANS)
             report = await ending.write(_OnConnection(connection, self._database), self._worker, [(claim, outcome)])
             if report.lost:
                 raise LeaseLost("its completion was refused; what it wrote is rolled back")
@@ -149,11 +149,9 @@ class JobRunner:
     @asynccontextmanager
     async def _transaction(self) -> Any:
         if self._pool is None:
-            self._pool = asyncpg.create_pool(
-                self._database.url, min_size=0, max_size=self._concurrency + 1, timeout=10,
-                statement_cache_size=0 if self._database.pooler else 100,
-                server_settings={} if self._database.pooler else {"application_name": "holdfast handler"},
-            )  # fmt: skip
+            self._pool = self._database.pool(
+                max_size=self._concurrency + 1, server_settings={"application_name": "holdfast handler"}
+            )
         pool = await self._pool
         async with pool.acquire() as connection, connection.transaction(isolation="read_committed"):
             yield connection
@@ -240,10 +238,6 @@ class _OnConnection:
 
     async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
         return list(await self._connection.fetch(self._database.sql(room, name), *arguments, timeout=30))
-
-
-async def _pin_plans(connection: Connection) -> None:
-    await connection.execute("; ".join(f"set local {name} = {value}" for name, value in PLANNER.items()))
 
 
 def _invoke(

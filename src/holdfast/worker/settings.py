@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..errors import ConfigurationError
 
@@ -28,7 +28,10 @@ class WorkerSettings:
     """Most rows held beyond the running ones."""
     batch: int = 500
     """Most rows per claim or completion."""
-    heartbeat: float = field(default=10.0)
+    heartbeat: float = 10.0
+    """Seconds between two signs of life; after 30 without one a worker is not counted as live."""
+    notify: bool = True
+    """Listen for wake-ups? Never done behind a transaction pooler."""
 
     def __post_init__(self) -> None:
         _positive("concurrency", self.concurrency)
@@ -37,6 +40,10 @@ class WorkerSettings:
         if self.concurrency > 1000:
             raise ConfigurationError(
                 f"concurrency: expected at most 1000 per process, got {self.concurrency}; use processes"
+            )
+        if self.heartbeat > 10:
+            raise ConfigurationError(
+                f"heartbeat: expected at most 10 s, got {self.heartbeat}; 30 s without one, and a worker counts as gone"
             )
         if self.lease < 0.3:
             raise ConfigurationError(f"lease: expected at least 0.3 s, got {self.lease}")

@@ -30,6 +30,7 @@ from ..ownership import members
 from . import ledger as marks
 from .keeper import Keeper, Kept
 from .ledger import Held, Ledger
+from .loading import served_queues
 from .process import CONFIGURATION, Orders
 from .settings import WorkerSettings
 
@@ -50,7 +51,7 @@ class Supervisor:
         self._address = address
         self._settings = settings
         self._log_level = log_level
-        self._keeper = Keeper(app.database, settings)
+        self._keeper = Keeper(app.database, settings, served_queues(app, settings))
         self._link = Link(app.database, "supervisor", deadline=settings.deadline)
         self._children = [_Child(self, number) for number in range(processes)]
         self._draining = False
@@ -124,10 +125,12 @@ class _Child:
         os.close(fd)
         kept = Kept(
             ledger,
-            wake=lambda: self._send(b"s"),
+            signal=lambda: self._send(b"s"),
+            wake=lambda: self._send(b"w"),
             stopped=lambda: _is_stopped(process.pid),
             overdue=self._end_overdue,
             drain=self.drain,
+            register=lambda: self._send(b"r"),
         )
         self._supervisor._keeper.workers.append(kept)
         watch = asyncio.create_task(self._note_ready(ledger))

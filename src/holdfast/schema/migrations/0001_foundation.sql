@@ -167,9 +167,9 @@ create index idx_inbox_ordered_claim on holdfast.inbox (queue, priority, availab
 create index idx_inbox_bucket_claim on holdfast.inbox (queue, partition_bucket, priority, available_at, seq)
     where status = 'pending' and owned;
 
--- What is unfinished of an ordered key, in order: the first is its head.
+-- What waits of an ordered key, in order: the first is its head, while nothing of the key is in processing.
 create index idx_inbox_key on holdfast.inbox (queue, partition_key, seq)
-    where ordered and status in ('pending', 'processing', 'blocked');
+    where ordered and status in ('pending', 'blocked');
 
 -- Rows whose last attempt took its process down run alone; there are few.
 create index idx_inbox_suspect on holdfast.inbox (available_at, seq) where status = 'pending' and crashes > 0;

@@ -212,6 +212,9 @@ begin
         raise exception 'idempotency key % belongs to job %, which has %', idempotency_key, made.job_id, made.conflict
             using errcode = 'HF002', hint = 'Use a new key for new work.';
     end if;
+    if not made.existed then
+        perform holdfast.wake(queue, extract(epoch from delay)::float8, at);
+    end if;
     return made.job_id;
 end
 $$;

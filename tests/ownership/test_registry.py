@@ -1,0 +1,75 @@
+"""The registry and its heartbeats: a worker that it has lost registers again, and one that it keeps draining drains."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import until, wait_until
+from tests.support.workers import Inbox, running_fleet
+
+from holdfast import Holdfast, SchemaError
+
+
+@pytest.fixture
+def inbox(migrated_url: str) -> Inbox:
+    inbox = Inbox(migrated_url)
+    inbox.prepare()
+    return inbox
+
+
+@pytest.fixture
+async def hf(inbox: Inbox) -> AsyncIterator[Holdfast]:
+    app = Holdfast(inbox.url)
+
+    @app.task
+    async def nothing() -> None:
+        pass
+
+    yield app
+    await app.close()
+
+
+async def test_a_worker_that_was_forgotten_registers_again(hf: Holdfast, inbox: Inbox) -> None:
+    async with hf.worker(lease=1, heartbeat=0.05) as worker:
+        (before,) = inbox.rows("select id, status, metadata - 'counters' as metadata from holdfast.workers")
+        inbox.rows("delete from holdfast.workers")
+        await until(lambda: inbox.workers() == {worker.name: "alive"})
+        (after,) = inbox.rows("select id, status, metadata - 'counters' as metadata from holdfast.workers")
+        assert after == before
+    assert inbox.workers() == {worker.name: "dead"}
+
+
+def test_so_does_one_under_a_supervisor(inbox: Inbox, tmp_path: Path) -> None:
+    with running_fleet(inbox.url, tmp_path) as fleet:
+        worker = fleet.start(lease=2, options=["--heartbeat", "0.2"])
+        (name,) = fleet.names(worker)
+        inbox.rows("delete from holdfast.workers")
+        wait_until(lambda: inbox.workers() == {name: "alive"})
+        inbox.wait(inbox.enqueue("effect"))
+        assert worker.drain() == 0
+        assert inbox.workers() == {name: "dead"}
+
+
+async def test_one_that_drains_does_not_come_back(hf: Holdfast, inbox: Inbox) -> None:
+    async with hf.worker(lease=1, heartbeat=0.05) as worker:
+        worker.engine.drain()
+        inbox.rows("delete from holdfast.workers")
+        worker.engine.register_again()
+        await asyncio.sleep(0)
+        await worker.engine.stop()
+        assert inbox.workers() == {}
+
+
+@pytest.mark.parametrize(("name", "value"), [("bucket_count", "360"), ("hash_version", "2")])
+async def test_a_worker_refuses_buckets_that_are_not_its_own(hf: Holdfast, inbox: Inbox, name: str, value: str) -> None:
+    # Requirement 65.
+    inbox.rows("update holdfast.settings set value = to_jsonb(%s::int) where name = %s", value, name)
+    with pytest.raises(SchemaError, match=rf"{name} .* is {value}, this release works with \d+"):
+        async with hf.worker():
+            pass
+    assert inbox.workers() == {}
+    inbox.rows("delete from holdfast.settings where name = %s", name)
+    with pytest.raises(SchemaError, match=f"{name} .* is missing"):
+        async with hf.worker():
+            pass

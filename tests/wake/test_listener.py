@@ -1,0 +1,299 @@
+"""The listener: wake-ups come through, and when they do not, it is said and costs latency only."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.support.proxy import proxied
+from tests.support.waiting import until
+from tests.support.workers import Inbox
+from tests.wake.conftest import Ear, Flags
+
+from holdfast import Holdfast
+from holdfast.db.database import Database
+from holdfast.worker import ledger as marks
+from holdfast.worker import listener
+from holdfast.worker.embedded import EmbeddedWorker
+from holdfast.worker.keeper import Kept
+from holdfast.worker.ledger import Ledger
+from holdfast.worker.listener import Listener
+from holdfast.worker.settings import WorkerSettings
+
+NEVER = 3600.0
+"""A pause so long that only a wake-up ends it."""
+
+
+@asynccontextmanager
+async def worker(hf: Holdfast, poll: float = NEVER, notify: bool = True) -> AsyncIterator[EmbeddedWorker]:
+    settings = WorkerSettings(poll_min=poll, poll_max=poll, lease=3, housekeeping=60, heartbeat=0.2, notify=notify)
+    worker = EmbeddedWorker(hf, settings)
+    await worker.start()
+    try:
+        yield worker
+    finally:
+        await worker.stop()
+
+
+def listening(inbox: Inbox) -> list[bool]:
+    rows = inbox.rows("select metadata -> 'counters' -> 'listening' as it from holdfast.workers where status = 'alive'")
+    return [row["it"] for row in rows]
+
+
+async def test_a_wake_up_ends_an_endless_pause(hf: Holdfast, inbox: Inbox, flags: Flags) -> None:
+    @hf.task
+    async def t() -> None:
+        pass
+
+    async with worker(hf) as it:
+        await until(lambda: flags.count("asleep") == 1)
+        assert flags.count("awake") == 0
+        await until(lambda: listening(inbox) == [True])
+        for done in range(1, 6):
+            await t.enqueue()
+            await until(lambda done=done: it.engine.tally.completed == done)  # type: ignore[misc]
+    await until(lambda: flags.count("asleep") == 0)
+
+
+async def test_a_job_that_comes_while_a_fruitless_look_is_under_way_is_not_missed(
+    hf: Holdfast, inbox: Inbox, flags: Flags, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @hf.task
+    async def t() -> None:
+        pass
+
+    async with worker(hf) as it:
+        await until(lambda: flags.count("asleep") == 1)
+        claim, looks = it.engine.claimer.claim, 0
+
+        async def and_then_work_comes(limit: int):  # type: ignore[no-untyped-def]
+            nonlocal looks
+            looks += 1
+            batch = await claim(limit)
+            if looks == 1:
+                await t.enqueue()
+                await until(lambda: it.engine._woken.is_set())
+            return batch
+
+        monkeypatch.setattr(it.engine.claimer, "claim", and_then_work_comes)
+        inbox.one("select holdfast.wake('default')")
+        await until(lambda: it.engine.tally.completed == 1)
+
+
+@pytest.mark.parametrize("how", ["dropped", "not asked for", "pooler"])
+async def test_without_wake_ups_polling_keeps_its_bound(
+    hf: Holdfast, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    poll = 0.5
+    app = Holdfast(inbox.url, pooler=True) if how == "pooler" else hf
+
+    @app.task
+    async def t() -> None:
+        pass
+
+    async with worker(app, poll, notify=how != "not asked for") as it:
+        if how == "dropped":
+            monkeypatch.setattr(it.engine, "wake", lambda: None)
+            await until(lambda: listening(inbox) == [True])
+        else:
+            await until(lambda: listening(inbox) == [False])
+        for _ in range(5):
+            done = it.engine.tally.completed
+            await t.enqueue()
+            await until(lambda done=done: it.engine.tally.completed > done)  # type: ignore[misc]
+    waits = [
+        row["it"]
+        for row in inbox.rows(
+            "select extract(epoch from claimed_at - available_at)::float8 as it from holdfast.archive"
+        )
+    ]
+    assert len(waits) == 5
+    assert max(waits) <= poll * 1.25 + 1, "a second more than the bound, for a machine that does other things"
+    if app is not hf:
+        await app.close()
+
+
+async def test_a_listener_that_is_killed_comes_back(
+    hf: Holdfast, inbox: Inbox, flags: Flags, caplog: pytest.LogCaptureFixture
+) -> None:
+    @hf.task
+    async def t() -> None:
+        pass
+
+    async with worker(hf) as it:
+        for killed in range(3):
+            await until(lambda: flags.count("asleep") == 1)
+            assert (
+                inbox.one(
+                    "select count(pg_terminate_backend(pid, 10000)) from pg_stat_activity"
+                    " where application_name = 'holdfast listen' and datname = current_database()"
+                )
+                == 1
+            )
+            assert flags.count("asleep") == 0, "the flag went with the session"
+            await until(lambda killed=killed: caplog.text.count("listening for wake-ups") == killed + 2)  # type: ignore[misc]
+        await until(lambda: flags.count("asleep") == 1)
+        await t.enqueue()
+        await until(lambda: it.engine.tally.completed == 1)
+        await until(lambda: listening(inbox) == [True])
+    assert caplog.text.count("no wake-ups for now") == 3
+    assert "polling goes on" in caplog.text
+
+
+@pytest.fixture(autouse=True)
+def said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "holdfast.listener")
+
+
+async def test_a_deaf_listener_is_noticed_said_and_tried_again(
+    inbox: Inbox, flags: Flags, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # As behind a pooler that nobody told us of: every statement is answered, and no notification comes.
+    monkeypatch.setattr(listener, "PROBE_EVERY", 0.3)
+    monkeypatch.setattr(listener, "PROBE_WITHIN", 0.5)
+    async with proxied(inbox.url) as proxy:
+        proxy.deaf = True
+        hf = Holdfast(proxy.url)
+
+        @hf.task
+        async def t() -> None:
+            pass
+
+        async with worker(hf, poll=0.2) as it:
+            await until(lambda: "LISTEN is deaf: its own notification did not come back" in caplog.text)
+            assert "polling goes on" in caplog.text
+            await until(lambda: listening(inbox) == [False])
+            await t.enqueue()
+            await until(lambda: it.engine.tally.completed == 1)
+            proxy.deaf = False
+            await until(lambda: listening(inbox) == [True])
+            await until(lambda: flags.count("asleep") == 1)
+            warned = caplog.text.count("LISTEN is deaf")
+            proxy.deaf = True  # from now on, in a session that heard well
+            await until(lambda: caplog.text.count("LISTEN is deaf") > warned)
+            await until(lambda: listening(inbox) == [False])
+            proxy.deaf = False
+            await until(lambda: listening(inbox) == [True])
+        await hf.close()
+
+
+# Whom it wakes, by ledgers of the test's own
+
+
+class Sleeper:
+    """A worker of which there is only the ledger."""
+
+    def __init__(self, state: int, stopped: bool = False) -> None:
+        self.ledger = Ledger()
+        self.now(state)
+        self.woken = 0
+        self.kept = Kept(self.ledger, signal=lambda: None, wake=self._wake, stopped=lambda: stopped)
+
+    def now(self, state: int, look_in: float = NEVER) -> None:
+        self.ledger.set_state(state, look_in)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+
+@asynccontextmanager
+async def host(inbox: Inbox, *sleepers: Sleeper) -> AsyncIterator[Listener]:
+    it = Listener(Database(inbox.url), ["default"], [sleeper.kept for sleeper in sleepers], lambda: None)
+    running = asyncio.create_task(it.run())
+    try:
+        await until(lambda: it.listening)
+        yield it
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_one_sleeper_per_notification_and_one_for_many_at_once(inbox: Inbox) -> None:
+    sleepers = [Sleeper(state) for state in (marks.BUSY, marks.ASLEEP, marks.AWAKE, marks.ASLEEP)]
+    async with host(inbox, Sleeper(marks.ASLEEP, stopped=True), *sleepers) as it:
+        for told in range(4):
+            inbox.one("select pg_notify(holdfast.channel(), ':default')")
+            await until(lambda told=told: sum(sleeper.woken for sleeper in sleepers) == told + 1)  # type: ignore[misc]
+        assert [sleeper.woken for sleeper in sleepers[::2]] == [0, 0], "neither the busy nor the wakeful one"
+        assert all(sleeper.woken for sleeper in sleepers[1::2]), "in turn"
+        for payload in (":mail", ":default", ":default", ":default"):
+            it._hear(None, 0, "", payload)
+        assert sum(sleeper.woken for sleeper in sleepers) == 5, "many at once are one"
+
+
+async def test_flags_follow_what_lasts_and_cost_nothing_while_nothing_changes(inbox: Inbox, flags: Flags) -> None:
+    sleepers = [Sleeper(marks.ASLEEP), Sleeper(marks.ASLEEP)]
+    async with host(inbox, *sleepers):
+        await until(lambda: (flags.count("asleep"), flags.count("awake")) == (1, 0))
+        sleepers[0].now(marks.AWAKE)
+        await until(lambda: (flags.count("asleep"), flags.count("awake")) == (1, 1))
+        sleepers[1].now(marks.BUSY)
+        await until(lambda: (flags.count("asleep"), flags.count("awake")) == (0, 1))
+        sleepers[0].now(marks.AWAKE, look_in=0)  # and something keeps it from looking
+        await until(lambda: (flags.count("asleep"), flags.count("awake")) == (0, 0))
+        spoke = (
+            "select state_change from pg_stat_activity"
+            " where application_name = 'holdfast listen' and datname = current_database()"
+        )
+        before, ends = inbox.one(spoke), time.monotonic() + 1
+        while time.monotonic() < ends:
+            state = marks.AWAKE if int(time.monotonic() * 50) % 2 else marks.BUSY
+            sleepers[1].now(state)  # it flickers faster than anything is believed
+            await asyncio.sleep(0.005)
+        assert inbox.one(spoke) == before, "not one statement"
+
+
+async def test_a_flag_that_a_producer_is_asking_for_is_raised_in_the_end(inbox: Inbox, flags: Flags) -> None:
+    producer = await Database(inbox.url).connect("producer")
+    await producer.execute("select pg_advisory_lock(holdfast.flag('asleep', 'default'))")
+    async with host(inbox, Sleeper(marks.ASLEEP)):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await until(lambda: flags.count("asleep") == 1)
+        await producer.execute("select pg_advisory_unlock(holdfast.flag('asleep', 'default'))")
+        await until(lambda: flags.count("asleep") == 1)
+    await producer.close()
+
+
+async def test_news_from_the_registry_reach_a_worker_before_its_heartbeat(hf: Holdfast, inbox: Inbox) -> None:
+    @hf.task
+    async def t() -> None:
+        pass
+
+    worker = EmbeddedWorker(hf, WorkerSettings(heartbeat=NEVER, lease=3))
+    await worker.start()
+    await until(lambda: listening(inbox) == [True])
+    inbox.rows("update holdfast.workers set status = 'draining'")
+    inbox.one("select pg_notify(holdfast.channel(), '!')")
+    await until(worker.engine._draining.is_set)
+    await worker.stop()
+
+
+async def test_under_load_producers_notify_next_to_nobody(hf: Holdfast, inbox: Inbox, flags: Flags, ear: Ear) -> None:
+    @hf.task
+    async def t(n: int) -> None:
+        pass
+
+    await flags.up("asleep")  # the others sleep, all the time
+    settings = WorkerSettings(lease=10, housekeeping=60)
+    busy = EmbeddedWorker(hf, settings)
+    await busy.start()
+    sent = 0
+
+    async def produce(until_: int) -> None:
+        nonlocal sent
+        while sent < until_:
+            sent += 1
+            await t.enqueue(sent)
+
+    while not flags.count("awake"):
+        await asyncio.gather(*(produce(sent + 20) for _ in range(4)))
+    await ear.told()
+    before = sent
+    await asyncio.gather(*(produce(before + 3000) for _ in range(4)))
+    told = await ear.told()
+    await until(lambda: busy.engine.tally.completed == sent)
+    await busy.stop()
+    assert len(told) <= (sent - before) * 0.02, f"{len(told)} of {sent - before}"

@@ -76,4 +76,4 @@ def test_another_encoding_is_refused(bare: Shell) -> None:
         assert "encoded in LATIN1; expected UTF8" in answer.err
         assert "createdb -E UTF8 -T template0" in answer.err
     finally:
-        bare.sql(f"drop database {name}")
+        bare.sql(f"drop database {name} with (force)")

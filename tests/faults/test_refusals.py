@@ -87,6 +87,7 @@ def test_a_role_that_may_not_connect(fleet: Fleet, stranger: str) -> None:
     refused(fleet, "permission denied for database", "docs/sql.md#roles")
 
 
+@pytest.mark.direct
 @pytest.mark.parametrize("setting", ["nonsense", "shared_buffers"])
 def test_options_that_the_server_does_not_take(fleet: Fleet, setting: str) -> None:
     fleet.inbox.url += f"?options=-c%20{setting}%3D1"

@@ -34,6 +34,9 @@ Connection = asyncpg.Connection
 BAD_SETTING = (asyncpg.UndefinedObjectError, asyncpg.CantChangeRuntimeParamError, asyncpg.InvalidParameterValueError)
 """Said to a login, these are about the settings that came with it."""
 
+REMEDY = "Connect as the role that migrated, or grant what is missing; see docs/sql.md#roles"
+"""For a right that is missing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Database:
@@ -85,10 +88,7 @@ class Database:
             case asyncpg.InvalidCatalogNameError():
                 return self._wrong(f"{error}", "Create it with createdb, or correct the URL")
             case asyncpg.InsufficientPrivilegeError():
-                return self._wrong(
-                    f"{error.message}",
-                    "Connect as the role that migrated, or grant what is missing; see docs/sql.md#roles",
-                )
+                return self._wrong(f"{error.message}", REMEDY)
             case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
                 return ConfigurationError(
                     f"The server at {self.shown} refused to log us in: {error}{address.advice(self.url)}"
@@ -115,6 +115,8 @@ class Database:
             return ConfigurationError(
                 f"There is a pooler at {self.shown}, which passes no settings on ({error}). {remedy}."
             )
+        if "permission denied" in str(error):
+            return self._wrong(f"{error}", REMEDY)
         if pooler.knows_no_database(error):
             return self._wrong(f"{error}", "Create it with createdb, or correct the URL")
         return ConfigurationError(f"The server at {self.shown} refused to log us in: {error}")

@@ -18,13 +18,13 @@ from .db.address import resolve_pooler, resolve_url
 from .db.database import Database
 from .db.link import backoff, translate
 from .db.portal import Portal
-from .definitions import OnFailure, Upcast, define
+from .definitions import OnFailure, Upcast, define, skips
 from .errors import ConfigurationError, Contended, InvalidInput, NotFound, SchemaError, Unreachable
 from .inbox import enqueue
 from .inbox.enqueue import Order
 from .model.durations import Duration, seconds
 from .model.job import Job
-from .model.limits import DEFAULT_LIMITS, Limits, check_name, check_schema
+from .model.limits import DEFAULT_LIMITS, Limits, check_flag, check_name, check_schema
 from .schema import migrate
 from .tasks import Maker, Task
 from .views.questions import JobState, job_state
@@ -348,6 +348,22 @@ class Holdfast:
     async def resume(self, queue: str) -> None:
         """Claim from this queue again."""
         await self.query("inbox", "resume", check_name("queue", queue))
+
+    async def set_queue(
+        self,
+        queue: str,
+        *,
+        ordered: bool | None = None,
+        on_failure: OnFailure | None = None,
+        owned: bool | None = None,
+    ) -> None:
+        """Say how the jobs of this queue run that are enqueued from now on; None: as before.
+
+        `ordered`: one at a time and in order, per key, unless their task says otherwise; `on_failure`: see `task`.
+        `owned`: each bucket of keys is claimed by one live worker, by the ring, until the pool changes.
+        """
+        flags = (check_flag("ordered", ordered), skips(on_failure), check_flag("owned", owned))
+        await self.query("inbox", "set_queue", check_name("queue", queue), *flags)
 
     async def drain_workers(self, workers: Sequence[str]) -> list[str]:
         """Ask these workers to finish what runs, hand back the rest and end; those that were alive.

@@ -14,7 +14,7 @@ import msgspec
 from .context import Context, Handler, TxContext
 from .errors import ConfigurationError, InvalidInput, InvalidPayload
 from .model.durations import Duration, seconds
-from .model.limits import PRIORITIES, check_int, check_name
+from .model.limits import PRIORITIES, check_flag, check_int, check_name
 
 OnFailure = typing.Literal["block", "skip"]
 """What a failed job means for the next ones of its ordered key: they wait for it, or go on while it waits."""
@@ -113,7 +113,7 @@ def define(
         arguments=arguments,
         names=tuple(name for name in arguments.__struct_fields__ if name != "type_"),
         decoder=msgspec.json.Decoder(arguments, dec_hook=_from_plain),
-        ordered=_flag("ordered", ordered),
+        ordered=check_flag("ordered", ordered),
         skips=skips(on_failure),
     )
 
@@ -130,12 +130,6 @@ def skips(on_failure: OnFailure | None) -> bool | None:
     if on_failure not in (None, "block", "skip"):
         raise InvalidInput("on_failure", f"expected 'block' or 'skip', got {on_failure!r}")
     return None if on_failure is None else on_failure == "skip"
-
-
-def _flag(field: str, value: bool | None) -> bool | None:
-    if value is not None and not isinstance(value, bool):
-        raise InvalidInput(field, f"expected True or False, got {value!r}")
-    return value
 
 
 def _positive(field: str, duration: Duration) -> float:

@@ -30,7 +30,6 @@ WORKERS_STATEMENTS: dict[str, Arguments] = {
 OTHERS = {
     "claim": "makes the fence",
     "claim_guarded": "makes the fence",
-    "release_heads": "is about rows that nobody holds",
     "patrol": "reads",
     "held": "reads",
     "confirm": "reads",
@@ -44,6 +43,7 @@ OTHERS = {
     "cancel": "an operator's",
     "revive": "an operator's",
     "pause": "an operator's",
+    "set_queue": "an operator's",
     "resume": "an operator's",
 }
 

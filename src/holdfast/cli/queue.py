@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from ..app import Holdfast
+from ..definitions import OnFailure
 from .common import json_option, plain, print_json, print_table, run, schema_option, yes_option
 
 PAGES = 2000
@@ -13,7 +14,7 @@ PAGES = 2000
 
 @click.group()
 def command() -> None:
-    """Look at queues and their keys, pause and resume queues."""
+    """Look at queues and their keys; pause, resume and set up queues."""
 
 
 @command.command("list")
@@ -29,8 +30,31 @@ def list_(as_json: bool, schema: str) -> None:
     if as_json:
         print_json(rows)
     else:
-        columns = ["queue", "pending", "scheduled", "retrying", "processing", "dead_letters", "claim_age", "paused_at"]
+        columns = [
+            "queue", "mode", "pending", "scheduled", "retrying", "blocked", "processing", "dead_letters", "claim_age",
+            "paused_at",
+        ]  # fmt: skip
         print_table(rows, columns, "no queues yet")
+
+
+@command.command("set")
+@click.argument("queue")
+@click.option("--ordered/--no-ordered", default=None, help="One job at a time and in order, per key.")
+@click.option("--on-failure", type=click.Choice(["block", "skip"]), default=None,
+              help="A failed job of an ordered key holds up the next ones until it succeeds or is a dead letter, or "
+              "is skipped while it waits for its retry.")  # fmt: skip
+@click.option("--owned/--no-owned", default=None, help="Each bucket of keys is claimed by one live worker.")
+@schema_option
+def set_(queue: str, ordered: bool | None, on_failure: OnFailure | None, owned: bool | None, schema: str) -> None:
+    """Say how the jobs of QUEUE run that are enqueued from now on; what is left out stays as it is."""
+    if ordered is None and on_failure is None and owned is None:
+        raise click.UsageError("expected --ordered, --on-failure or --owned")
+
+    async def work(app: Holdfast) -> str:
+        await app.set_queue(queue, ordered=ordered, on_failure=on_failure, owned=owned)
+        return str(next(row["mode"] for row in await app.query("views", "queues") if row["queue"] == queue))
+
+    click.echo(f"queue {queue}: {run(schema, work)}")
 
 
 @command.command()

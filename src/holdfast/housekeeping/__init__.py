@@ -3,6 +3,8 @@
     sweep         expired leases: pending again, or dead letters when no attempt is left
     bury          pending rows without an attempt left, and dead letters that hand-written SQL left half done
     archive       rows that hand-written SQL completed
+    release       heads of ordered keys that are parked although nothing holds their key
+    disown        due rows of owned queues that their owner may not be able to run
     members       workers that fell silent are dead; long-dead ones are forgotten
     partitions    archive partitions a week ahead
     retention     partitions older than archive_days dropped

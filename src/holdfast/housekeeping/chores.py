@@ -19,6 +19,8 @@ SILENCE = 90.0
 WHOLE_SWEEPS = 1 / 30
 """Share of the sweeps that start from the very beginning, for leases that somebody back-dated."""
 SLACK = timedelta(seconds=60)
+KEY_BATCHES = 100
+"""Most batches of keys that one round looks over."""
 DAYS_AHEAD = 7
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -70,6 +72,25 @@ async def archive(turn: Turn) -> Done:
     return Done(len(await turn.run("archive", BATCH)))
 
 
+async def release(turn: Turn) -> Done:
+    """Go through the keys of which something is parked, and release heads that nobody holds back any more."""
+    released, last = 0, ("", "")
+    for _ in range(KEY_BATCHES):
+        rows = await turn.run("blocked_keys", *last, BATCH)
+        stuck = [(queue, key) for queue, key, held in rows if held]
+        if stuck:
+            ((count,),) = await turn.run("release", [queue for queue, _ in stuck], [key for _, key in stuck])
+            released += count
+        if len(rows) < BATCH or released >= BATCH:  # each of them holds a lock until the end of the turn
+            break
+        last = (rows[-1][0], rows[-1][1])
+    return Done(released)
+
+
+async def disown(turn: Turn) -> Done:
+    return Done(len(await turn.run("disown", BATCH, BATCH * 10)))
+
+
 async def members(turn: Turn) -> Done:
     rows = await turn.run("members", SILENCE)
     for (worker,) in rows:
@@ -98,6 +119,8 @@ CHORES = (
     Chore("sweep", 0, sweep, recovers=True),
     Chore("bury", 0, bury),
     Chore("archive", 0, archive),
+    Chore("release", 0, release),
+    Chore("disown", 0, disown),
     Chore("members", 0, members),
     Chore("partitions", 3600, partitions),
     Chore("retention", 3600, retention),

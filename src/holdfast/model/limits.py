@@ -71,6 +71,12 @@ def check_int(field: str, value: object, low: int, high: int) -> int:
     return value
 
 
+def check_flag(field: str, value: object) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise InvalidInput(field, f"expected True or False, got {value!r}")
+    return value
+
+
 def check_schema(name: str) -> str:
     """The schema's name goes into statements as an identifier, so it is held to a plain form."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,40}", name):

@@ -34,6 +34,8 @@ class JobState:
     available_at: datetime
     created_at: datetime
     finished_at: datetime | None
+    blocked_by: UUID | None = None
+    """The job of the same ordered key that must end first."""
 
 
 def job_state(row: Row) -> JobState:
@@ -52,6 +54,7 @@ def job_state(row: Row) -> JobState:
         available_at=row["available_at"],
         created_at=row["created_at"],
         finished_at=row["finished_at"],
+        blocked_by=row["blocked_by"],
     )
 
 
@@ -65,7 +68,7 @@ def next_step(job: Row) -> str:
         case "dead_letter":
             return f"nothing until somebody acts: holdfast dead revive {job['id']}"
         case "blocked":
-            return "waits for an earlier job of its key"
+            return _behind_its_head(job) or "is next in its key; a worker or housekeeping releases it in a moment"
         case "processing":
             return _while_processing(job)
     return _while_pending(job)
@@ -81,6 +84,19 @@ def _while_processing(job: Row) -> str:
     return f"its lease ran out {-left:.0f} s ago; housekeeping will sweep it and it will be {after}"
 
 
+def _behind_its_head(job: Row) -> str:
+    """What an ordered job waits for; nothing, when it is the head of its key."""
+    if job["blocked_by"] is None:
+        return ""
+    if job["blocker_status"] == "processing":
+        why = f"runs on {job['blocker_worker']}"
+    elif job["blocker_due"] > job["now"]:
+        why = f"waits for its retry at {job['blocker_due']:%Y-%m-%d %H:%M:%S}"
+    else:
+        why = "comes first"
+    return f"blocked by job {job['blocked_by']} of the same key, which {why}"
+
+
 def _while_pending(job: Row) -> str:
     wait = (job["available_at"] - job["now"]).total_seconds()
     if job["paused"]:
@@ -94,5 +110,7 @@ def _while_pending(job: Row) -> str:
     if wait > 0:
         why = f"retry after attempt {job['attempts']}" if job["attempts"] else "scheduled"
         return f"{why}: due at {job['available_at']:%Y-%m-%d %H:%M:%S}, in {wait:.0f} s"
+    if job["blocked_by"] is not None:
+        return _behind_its_head(job)
     alone = "; it will run alone, since its last attempt took its process down" if job["crashes"] else ""
     return f"due for {-wait:.1f} s; the next free worker claims it{alone}"

@@ -1,5 +1,5 @@
 -- Every queue: its depth, and its claim age – how long the oldest due row has waited.
--- Index    idx_inbox_claim per queue and priority for the age; the counts read the live rows.
+-- Index    the claim's indexes, per queue and priority, for the age; the counts read the live rows.
 with depth as (
     select i.queue,
            count(*) filter (where i.status = 'pending') as pending,
@@ -8,7 +8,8 @@ with depth as (
            count(*) filter (where i.status = 'processing') as processing,
            count(*) filter (where i.status = 'blocked') as blocked,
            count(*) filter (where i.status = 'dead_letter') as dead_letters,
-           count(*) filter (where i.status = 'pending' and i.attempts > 0) as retrying
+           count(*) filter (where i.status = 'pending' and i.attempts > 0) as retrying,
+           count(*) filter (where i.owned) as owned
     from holdfast.inbox i
     group by i.queue
 )
@@ -16,15 +17,43 @@ select coalesce(d.queue, q.name) as queue,
        coalesce(d.pending, 0) as pending, coalesce(d.due, 0) as due, coalesce(d.scheduled, 0) as scheduled, coalesce(d.processing, 0) as processing,
        coalesce(d.blocked, 0) as blocked, coalesce(d.dead_letters, 0) as dead_letters, coalesce(d.retrying, 0) as retrying,
        q.paused_at,
+       case when q.ordered then case when q.skips then 'ordered, skips' else 'ordered' end || case when q.owned then ', owned' else '' end
+            when q.owned then 'owned' else 'free' end as mode,
        extract(epoch from holdfast.clock() - (
            select min(o.available_at)
            from generate_series(0, 3) p (priority)
            cross join lateral (
-               select i.available_at
-               from holdfast.inbox i
-               where i.status = 'pending' and i.queue = d.queue and i.priority = p.priority and i.available_at <= holdfast.clock()
-               order by i.available_at, i.seq
-               limit 1
+               (
+                   select i.available_at
+                   from holdfast.inbox i
+                   where i.status = 'pending' and not i.ordered and not i.owned
+                     and i.queue = d.queue and i.priority = p.priority and i.available_at <= holdfast.clock()
+                   order by i.available_at, i.seq
+                   limit 1
+               )
+               union all
+               (
+                   select i.available_at
+                   from holdfast.inbox i
+                   where i.status = 'pending' and i.ordered and not i.owned
+                     and i.queue = d.queue and i.priority = p.priority and i.available_at <= holdfast.clock()
+                   order by i.available_at, i.seq
+                   limit 1
+               )
+               union all
+               (
+                   select i.available_at
+                   from generate_series(0, 1023) b (bucket)
+                   cross join lateral (
+                       select i.available_at
+                       from holdfast.inbox i
+                       where i.status = 'pending' and i.owned and i.partition_bucket = b.bucket
+                         and i.queue = d.queue and i.priority = p.priority and i.available_at <= holdfast.clock()
+                       order by i.available_at, i.seq
+                       limit 1
+                   ) i
+                   where d.owned > 0
+               )
            ) o
        ))::float8 as claim_age
 from depth d

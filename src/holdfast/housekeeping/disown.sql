@@ -1,0 +1,45 @@
+-- Let anyone have due rows that no owner may ever take: of a queue that is not owned any more, or of a kind or version
+-- that some live worker of the queue does not know, since that one may be the owner.
+-- Takes    $1 batch, $2 most rows to look at.
+-- Returns  the ids.
+-- Locks    the rows, skipping locked ones.
+-- Index    idx_inbox_bucket_claim, and only in queues where that can be.
+with live as materialized (
+    select q.queue, w.metadata -> 'kinds' as kinds
+    from holdfast.workers w
+    cross join lateral jsonb_array_elements_text(w.metadata -> 'queues') as q (queue)
+    where w.status = 'alive' and w.last_seen_at > holdfast.clock() - interval '30 seconds'
+),
+doubtful as materialized (
+    select l.queue, true as mixed from live l group by l.queue having count(distinct l.kinds) > 1
+    union all
+    select q.name, false from holdfast.queues q where not q.owned
+),
+looked as materialized (
+    select row.id, row.queue, row.kind, row.payload_version, d.mixed
+    from doubtful d
+    cross join lateral (
+        select i.id, i.queue, i.kind, i.payload_version
+        from holdfast.inbox i
+        where i.status = 'pending' and i.owned and i.queue = d.queue and i.available_at <= holdfast.clock()
+        order by i.partition_bucket, i.priority, i.available_at, i.seq
+        limit $2
+    ) row
+),
+chosen as materialized (
+    select i.id
+    from looked l
+    join holdfast.inbox i on i.id = any (array[l.id])
+    where i.status::text = 'pending'
+      and (not l.mixed or exists (
+          select from live w
+          where w.queue = l.queue
+            and not coalesce(l.payload_version between (w.kinds -> l.kind ->> 0)::int and (w.kinds -> l.kind ->> 1)::int, false)))
+    limit $1
+    for update of i skip locked
+)
+update holdfast.inbox i
+set owned = false, available_at = clock_timestamp()
+from chosen c
+where i.id = any (array[c.id])
+returning i.id

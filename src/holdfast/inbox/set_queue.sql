@@ -1,0 +1,8 @@
+-- Say how the jobs of a queue run from now on; those that are there stay as they are.
+-- Takes    $1 queue; $2 ordered, $3 skips, $4 owned (each null: as it is).
+-- Returns  ordered, skips, owned.
+insert into holdfast.queues as q (name, ordered, skips, owned)
+values ($1, coalesce($2, false), coalesce($3, false), coalesce($4, false))
+on conflict (name) do update
+    set ordered = coalesce($2, q.ordered), skips = coalesce($3, q.skips), owned = coalesce($4, q.owned)
+returning q.ordered, q.skips, q.owned

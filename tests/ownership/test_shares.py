@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Mapping
 import asyncpg
 import pytest
 from tests.support.inbox import move_clock
+from tests.support.pooler import database_at
 from tests.support.workers import Inbox
 
-from holdfast.db.database import Database
 from holdfast.db.link import Link
 from holdfast.model.keys import BUCKETS
 from holdfast.ownership import members
@@ -23,7 +23,7 @@ def inbox(migrated_url: str) -> Inbox:
 
 @pytest.fixture
 async def link(migrated_url: str) -> AsyncIterator[Link]:
-    link = Link(Database(migrated_url), "test")
+    link = Link(database_at(migrated_url), "test")
     yield link
     await link.close()
 
@@ -118,7 +118,7 @@ async def test_a_newcomer_moves_only_its_share(link: Link) -> None:
 
 async def test_two_sessions_see_the_same(link: Link, migrated_url: str) -> None:
     await join(link, "a", "b", "c")
-    other = Link(Database(migrated_url), "other")
+    other = Link(database_at(migrated_url), "other")
     assert await view(link, "a", "b", "c") == await view(other, "a", "b", "c")
     await other.close()
 

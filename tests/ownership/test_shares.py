@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 import asyncpg
 import pytest
 from tests.support.inbox import move_clock
-from tests.support.pooler import database_at
+from tests.support.pooler import database_at, direct
 from tests.support.workers import Inbox
 
 from holdfast.db.link import Link
@@ -76,7 +76,7 @@ async def test_who_was_silent_for_30_seconds_owns_nothing(link: Link, inbox: Inb
 
 async def test_silence_is_measured_by_the_database_s_clock(link: Link, migrated_url: str) -> None:
     await join(link, "a", "b")
-    connection = await asyncpg.connect(migrated_url)
+    connection = await asyncpg.connect(direct(migrated_url))
     await move_clock(connection, 3600)
     await connection.close()
     await members.heartbeat(link, {"b": {}})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.schema.migrate import migrate
-from tests.support.databases import Server, running_server
+from tests.support.databases import Server, running_server, unusable
 from tests.support.no_skips import pytest_make_collect_report, pytest_runtest_makereport
 from tests.support.pooler import database_at, wants_pooler
 
@@ -15,6 +15,8 @@ __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput") and (problem := unusable()) is not None:
+        raise pytest.UsageError(problem)  # one plain sentence, before any process that runs tests is started
     if wants_pooler():
         os.environ["HOLDFAST_POOLER"] = "1"  # for every application, in this process and in those it starts
 

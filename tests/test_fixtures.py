@@ -1,7 +1,12 @@
 """The fixtures that all other tests stand on."""
 
+import os
 import re
+import secrets
+import subprocess
+import sys
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import psycopg
@@ -40,6 +45,27 @@ def test_the_server_is_the_one_asked_for(postgres: Server) -> None:
     if wants_old_postgres():
         assert postgres.embedded is not None
         assert postgres.embedded.version.startswith("14.")
+
+
+def test_a_role_that_may_not_create_databases_is_told_so(database_url: str) -> None:
+    role = f"small_{secrets.token_hex(4)}"
+    with psycopg.connect(direct(database_url), autocommit=True) as connection:
+        connection.execute(f"create role {role} login password 'x'")
+        place = urlsplit(direct(database_url)).netloc.rpartition("@")[2]
+        url = urlunsplit(urlsplit(direct(database_url))._replace(netloc=f"{role}:x@{place}"))
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", "-q", __file__],
+                cwd=Path(__file__).parents[1],
+                env={**os.environ, "HOLDFAST_DATABASE_URL": url, "HOLDFAST_TEST_POSTGRES": ""},
+                capture_output=True,
+                text=True,
+            )
+        finally:
+            connection.execute(f"drop role {role}")
+    assert done.returncode == 4, "a usage error"
+    assert f"alter role {role} createdb" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_the_library_goes_through_the_pooler_that_was_asked_for(database_url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -13,7 +14,8 @@ import asyncpg
 
 from .context import Context, TxContext
 from .db import callers, pooler
-from .db.database import Database, resolve_pooler, resolve_url
+from .db.address import resolve_pooler, resolve_url
+from .db.database import Database
 from .db.link import backoff, translate
 from .db.portal import Portal
 from .definitions import OnFailure, Upcast, define, skips
@@ -59,20 +61,21 @@ class TaskDecorator(Protocol):
 class Holdfast:
     """One installation of Holdfast: a database, a schema in it, and the tasks of this application.
 
-    `url` defaults to HOLDFAST_DATABASE_URL, then DATABASE_URL, then libpq's PG* variables. Nothing connects before
-    something is asked for. `pooler` says that a transaction pooler is in between, and defaults to HOLDFAST_POOLER.
+    `url` defaults to HOLDFAST_DATABASE_URL, then DATABASE_URL, then libpq's PG* variables; `schema` to HOLDFAST_SCHEMA,
+    then "holdfast". Nothing connects before something is asked for. `pooler` says that a transaction pooler is in
+    between, and defaults to HOLDFAST_POOLER.
     """
 
     def __init__(
         self,
         url: str | None = None,
         *,
-        schema: str = "holdfast",
+        schema: str | None = None,
         pooler: bool | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._url = url
-        self._schema = check_schema(schema)
+        self._schema = check_schema((os.environ.get("HOLDFAST_SCHEMA") or "holdfast") if schema is None else schema)
         self._pooler = pooler
         self._database: Database | None = None
         self.limits = limits
@@ -234,9 +237,11 @@ class Holdfast:
         except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError) as error:
             raise SchemaError(
                 f"The schema {self.database.schema!r} at {self.database.shown} is missing or older than this release "
-                f"({error}). Run: holdfast migrate"
+                f"({error}). Run: {migrate.command(self.database.schema)}"
             ) from error
         except Exception as error:
+            if (refusal := self.database.refusal(error)) is not None:
+                raise refusal from None
             if getattr(error, "sqlstate", None) == REFUSED:
                 field, _, problem = str(error).partition(": ")
                 raise InvalidInput(field, problem) from None
@@ -245,6 +250,8 @@ class Holdfast:
             translated = translate(error)
             if translated is error:
                 raise
+            if isinstance(translated, Unreachable):
+                raise self.database.unreachable(error) from error
             raise translated from error
 
     async def _pool(self) -> asyncpg.Pool[asyncpg.Record]:

@@ -81,7 +81,8 @@ def define(
     on_failure: OnFailure | None = None,
 ) -> Definition:
     """Read a handler's signature; refuse what cannot be stored or called later."""
-    kind = check_name("name", name or function.__name__)
+    _check_function(function)
+    kind = check_name("name", name or getattr(function, "__name__", "<lambda>"))
     if kind == "<lambda>" or "<locals>" in kind:
         raise ConfigurationError("name: a task needs a stable name; pass name='…'")
     parameters = list(inspect.signature(function).parameters.values())
@@ -115,6 +116,14 @@ def define(
         ordered=check_flag("ordered", ordered),
         skips=skips(on_failure),
     )
+
+
+def _check_function(function: object) -> None:
+    if isinstance(function, str):
+        raise ConfigurationError(f"task: expected a function, got text; write @hf.task(name={function!r})")
+    if inspect.isclass(function) or not callable(function):
+        got = f"the class {function.__name__}" if inspect.isclass(function) else f"a {type(function).__name__}"
+        raise ConfigurationError(f"task: expected a function, sync or async, got {got}")
 
 
 def skips(on_failure: OnFailure | None) -> bool | None:

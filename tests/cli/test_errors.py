@@ -35,7 +35,7 @@ def test_no_schema(bare: Shell, words: list[str]) -> None:
 def test_a_wrong_scheme(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "app.py").write_text("from holdfast import Holdfast\nhf = Holdfast()\n")
     answer = Shell(f"mysql://me:{CANARY}@host/shop", tmp_path)(*words)
-    assert answer.code == 1
+    assert answer.code == (78 if words[0] == "worker" else 1)
     assert is_message(answer), answer.all
     assert "postgresql://user@host/name" in answer.err
     assert CANARY not in answer.all
@@ -46,8 +46,16 @@ def test_an_unreachable_server(tmp_path: Path, words: list[str]) -> None:
     answer = Shell(f"postgresql://me:{CANARY}@127.0.0.1:1/shop", tmp_path)(*words)
     assert answer.code == 1
     assert is_message(answer), answer.all
-    assert "cannot reach the server" in answer.err
+    assert "cannot reach the server at postgresql://me:***@127.0.0.1:1/shop" in answer.err
     assert CANARY not in answer.all
+
+
+@pytest.mark.parametrize("words", [["stats"], ["migrate"], ["health"]], ids=" ".join)
+def test_a_forgotten_address(tmp_path: Path, words: list[str]) -> None:
+    answer = Shell(None, tmp_path)(*words, PGPORT="1", DATABASE_URL="")
+    assert answer.code == 1
+    assert "cannot reach the server at PGPORT=1" in answer.all
+    assert "set HOLDFAST_DATABASE_URL" in answer.all
 
 
 def test_an_unknown_host(tmp_path: Path) -> None:
@@ -87,14 +95,42 @@ def test_a_role_without_rights(shell: Shell) -> None:
     try:
         place = urlsplit(owner).netloc.rpartition("@")[2]
         shell.url = urlunsplit(urlsplit(owner)._replace(netloc=f"{role}:{CANARY}@{place}"))
-        answer = shell("stats")
-        assert answer.code == 1
-        assert is_message(answer), answer.all
-        assert "the server refused: permission denied" in answer.err
-        assert CANARY not in answer.all
+        for words, said in (
+            (["stats"], "docs/sql.md#roles"),
+            (["enqueue", "greet"], "docs/sql.md#roles"),
+            (["migrate"], "a role that owns the schema 'holdfast'"),
+            (["migrate", "--schema", "other"], "grant create on database"),
+        ):
+            answer = shell(*words)
+            assert answer.code == 1
+            assert is_message(answer), answer.all
+            assert answer.err.startswith("holdfast: permission denied")
+            assert said in answer.err
+            assert CANARY not in answer.all
     finally:
         shell.url = owner
         shell.sql(f"drop role {role}")
+
+
+def test_the_command_to_migrate_names_the_schema(bare: Shell) -> None:
+    for words in (["stats"], ["health"], ["enqueue", "greet"]):
+        assert "Run: holdfast migrate --schema work_b" in bare(*words, "--schema", "work_b").all
+
+
+def test_a_hint_of_the_server_is_said_once(shell: Shell) -> None:
+    shell("enqueue", "greet", '{"n": 1}', "--idempotency-key", "once")
+    answer = shell("enqueue", "greet", '{"n": 2}', "--idempotency-key", "once")
+    assert answer.err.count("Use a new key") == 1
+    assert is_message(answer), answer.all
+
+
+def test_a_server_without_ssl(tmp_path: Path) -> None:
+    with EmbeddedPostgres() as server:  # one that has none, whatever the one under test does
+        for words in (["stats"], ["migrate"], ["health"]):
+            answer = Shell(f"{server.url}?sslmode=require", tmp_path)(*words)
+            assert answer.code == 1
+            assert "the server has no SSL, and sslmode asks for it" in answer.all
+            assert "cannot reach" not in answer.all
 
 
 @pytest.mark.parametrize("words", [["job", "show"], ["job", "cancel", "--yes"], ["dead", "revive"]], ids=" ".join)
@@ -108,7 +144,8 @@ def test_a_bad_id(shell: Shell, words: list[str]) -> None:
     ("arguments", "said"),
     [
         ("{order_id: 1}", "arguments: are not JSON"),
-        ("[1]", "arguments: expected a JSON object, got list"),
+        ("hello", """write an object, such as '{"name": "Ada"}'"""),
+        ("[1]", """arguments: expected a JSON object, such as '{"name": "Ada"}'; got list"""),
         ('{"a": NaN}', "arguments: are not JSON"),
         ('{"a": "\\u0000"}', "NUL"),
         ('{"type": "x"}', "type: cannot be an argument"),
@@ -135,15 +172,41 @@ def test_a_bad_schema(shell: Shell, schema: str) -> None:
     [
         ("nothing", "expected module:attribute"),
         ("missing_module:hf", "there is no module 'missing_module'"),
-        ("app:nothing", "expected app:nothing to be a Holdfast, got NoneType"),
+        ("app:nothing", "but app has no 'nothing'. It has app:hf"),
+        ("app:number", "got a int. It has app:hf"),
+        ("bare:hf", "but bare has no 'hf'. There is none in bare; make one: hf = Holdfast()"),
+        ("app.py:hf", "expected a module, such as app:hf, not a file"),
+        ("./app.py:hf", "expected a module, such as app:hf, not a file"),
+        ("shop/jobs.py:hf", "expected a module, such as shop.jobs:hf, not a file"),
+        ("..:hf", "expected a module, such as shop.jobs:hf"),
     ],
 )
-def test_an_app_that_is_not_there(shell: Shell, app: str, said: str) -> None:
-    (shell.folder / "app.py").write_text("from holdfast import Holdfast\nhf = Holdfast()\n")
-    answer = shell("worker", app)
-    assert answer.code == 1
+def test_an_app_that_is_not_there(tmp_path: Path, app: str, said: str) -> None:
+    (tmp_path / "app.py").write_text("from holdfast import Holdfast\nhf = Holdfast()\nnumber = 1\n")
+    (tmp_path / "bare.py").write_text("")
+    answer = Shell(None, tmp_path)("worker", app)
+    assert answer.code == 78
     assert is_message(answer), answer.all
     assert said in answer.err
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import no_such_library", "ModuleNotFoundError: No module named 'no_such_library'"),
+        ("def f(:", "SyntaxError"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("from holdfast import Holdfast\nhf = Holdfast()\nhf.task('greet')", "write @hf.task(name='greet')"),
+    ],
+)
+def test_an_app_that_cannot_be_imported(tmp_path: Path, code: str, said: str) -> None:
+    (tmp_path / "app.py").write_text(code)
+    answer = Shell(None, tmp_path)("worker", "app:hf")
+    assert answer.code == 78
+    assert answer.err.startswith("holdfast: app: app could not be imported:\n")
+    assert said in answer.err
+    assert answer.err.count("  File ") == 1, "only theirs"
+    assert 'app.py", line' in answer.err
 
 
 def test_a_worker_without_tasks(shell: Shell) -> None:
@@ -167,6 +230,6 @@ def test_a_worker_without_tasks(shell: Shell) -> None:
 def test_bad_settings_of_a_worker(shell: Shell, flags: list[str], said: str) -> None:
     (shell.folder / "app.py").write_text("from holdfast import Holdfast\nhf = Holdfast()\n")
     answer = shell("worker", "app:hf", *flags)
-    assert answer.code in (1, 2)
+    assert answer.code in (2, 78)
     assert said in answer.err
     assert "Traceback" not in answer.err

@@ -1,7 +1,11 @@
 """Every command says what it does, quickly and without a database."""
 
 import importlib
+import os
 import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -46,6 +50,27 @@ def test_reads_answer_with_json_and_destructive_verbs_can_be_told_not_to_ask(off
 
 def test_the_version(offline: Shell) -> None:
     assert re.search(r"\b0\.1\.0\b", offline("--version").out)
+
+
+def test_ctrl_c_during_the_imports_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "holdfast").mkdir()
+    (tmp_path / "holdfast" / "__init__.py").write_text(
+        "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs\n"
+        "signal.raise_signal(signal.SIGINT)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "from holdfast_command import main; main()"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout + done.stderr) == (130, "")
+
+
+def test_the_installed_command(offline: Shell) -> None:
+    (entry,) = entry_points(group="console_scripts", name="holdfast")
+    assert entry.value == "holdfast_command:main"
+    done = subprocess.run([sys.executable, "-c", "from holdfast_command import main; main()"], capture_output=True)
+    assert done.returncode == offline().code
 
 
 def test_an_unknown_command_is_a_usage_error(offline: Shell) -> None:

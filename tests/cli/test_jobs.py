@@ -42,6 +42,7 @@ def test_job_list_and_show(shell: Shell) -> None:
     assert shell("job", "list", "--status", "completed", "--json").json == []
     assert len(shell("job", "list", "--limit", "1", "--json").json) == 1
     assert "no such jobs" in shell("job", "list", "--status", "dead_letter").out
+    assert "ended ones: --status completed" in shell("job", "list", "-q", "other").out
     table = shell("job", "list").out
     assert table.splitlines()[0].split()[:3] == ["id", "queue", "kind"]
     shown = shell("job", "show", str(first), "--json").json
@@ -158,6 +159,15 @@ def test_stats(shell: Shell) -> None:
         assert words in text
 
 
+def test_a_retry_that_waits_is_not_scheduled(shell: Shell) -> None:
+    for attempts in (0, 1):
+        shell.sql("update holdfast.inbox set attempts = %s where id = %s", attempts, shell.enqueue())
+    shell.sql("update holdfast.inbox set available_at = now() + interval '1 h'")
+    shell.enqueue()
+    (queue,) = shell("queue", "list", "--json").json
+    assert [queue[name] for name in ("pending", "due", "scheduled", "retrying")] == [3, 1, 1, 1]
+
+
 def test_stats_and_workers_stand_heartbeats_written_by_hand(shell: Shell) -> None:
     shell.sql("insert into holdfast.workers (id, metadata) values ('a', null), ('b', '[1]'), ('c', '{\"version\": 1}')")
     assert shell("stats", "--json").json["live_workers"] == 3
@@ -177,7 +187,8 @@ def test_health(shell: Shell) -> None:
     late = shell("health")
     assert late.code == 1
     assert "due work has waited 10" in late.out
-    assert shell("health", "--max-age", "300").code == 0
+    for longer in ("300", "300s", "5m"):
+        assert shell("health", "--max-age", longer).code == 0
 
 
 def test_health_of_nothing(bare: Shell) -> None:

@@ -1,5 +1,7 @@
+import secrets
 import subprocess
 import sys
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from tests.cli.conftest import Shell
@@ -62,3 +64,16 @@ def test_another_schema_of_its_own(bare: Shell) -> None:
     assert bare("migrate", "--check").code == 1
     assert len(bare("enqueue", "greet", HOLDFAST_SCHEMA="work_b").out.strip()) == 36
     assert bare.sql("select kind from work_b.inbox") == [{"kind": "greet"}]
+
+
+def test_another_encoding_is_refused(bare: Shell) -> None:
+    assert bare.url is not None
+    name = f"latin_{secrets.token_hex(4)}"
+    bare.sql(f"create database {name} encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0")
+    try:
+        answer = Shell(urlunsplit(urlsplit(bare.url)._replace(path=f"/{name}")), bare.folder)("migrate")
+        assert answer.code == 1
+        assert "encoded in LATIN1; expected UTF8" in answer.err
+        assert "createdb -E UTF8 -T template0" in answer.err
+    finally:
+        bare.sql(f"drop database {name} with (force)")

@@ -69,6 +69,8 @@ def test_it_runs_what_the_command_line_enqueued(shell: Shell) -> None:
     assert shell("job", "show", gone, "--json").json["next"] == "nothing: it was ended by decision (nobody wants it)"
     (worker,) = shell("workers", "list", "--json").json
     assert worker["status"] == "dead"
+    counters = worker["metadata"]["counters"]
+    assert (counters["completed"], counters["abandoned"], counters["running"]) == (1, 1, 0), "its last word"
     assert shell.url is not None
     password = urlsplit(shell.url).password
     assert not password or password not in log.read_text()
@@ -77,20 +79,25 @@ def test_it_runs_what_the_command_line_enqueued(shell: Shell) -> None:
 def test_dead_letters_from_start_to_revival(shell: Shell) -> None:
     shell.sql("update holdfast.settings set value = '0.01' where name = 'backoff_unit'")
     id = shell("enqueue", "broken", "--max-attempts", "2").out.strip()
-    with working(shell, "--poll", "50ms"):
+    with working(shell, "--poll", "50ms") as (_, log):
         wait_until(lambda: bool(shell("dead", "list", "--json").json))
         shown = shell("job", "show", id, "--json").json
         assert [error["message"] for error in shown["errors"]] == ["as it was made"] * 2
         assert shown["next"].endswith(f"holdfast dead revive {id}")
+        shown_trace = shell("job", "show", id).out
+        assert "    Traceback (most recent call last):" in shown_trace
+        assert "    RuntimeError: as it was made" in shown_trace
+        assert f"broken {id} is a dead letter after attempt 2: RuntimeError: as it was made" in log.read_text()
         shell("dead", "revive", id)
         wait_until(lambda: len(shell("job", "show", id, "--json").json["errors"]) == 4)
 
 
 def test_settings_from_variables(shell: Shell) -> None:
     flags = {"HOLDFAST_WORKER_QUEUE": "mail night", "HOLDFAST_WORKER_CONCURRENCY": "3", "HOLDFAST_WORKER_LEASE": "12s"}
-    with working(shell, **flags):
+    with working(shell, **flags) as (_, log):
         wait_until(lambda: bool(shell.sql("select id from holdfast.workers")))
         (row,) = shell.sql("select metadata from holdfast.workers")
+        assert "no task of shop:hf names queue night" in log.read_text()
     metadata = row["metadata"]
     assert isinstance(metadata, dict)
     assert (metadata["queues"], metadata["concurrency"], metadata["lease"]) == (["mail", "night"], 3, 12)
@@ -107,8 +114,19 @@ def test_an_unreachable_server_is_waited_for_and_the_password_kept(tmp_path: Pat
     assert "Traceback" not in log.read_text()
 
 
+def test_a_worker_works_in_the_schema_of_the_environment(bare: Shell) -> None:
+    bare.environment["HOLDFAST_SCHEMA"] = "work_b"
+    assert bare("migrate").code == 0
+    bare("enqueue", "greet", '{"name": "Ada"}')
+    with working(bare):
+        wait_until(lambda: bare.sql("select kind from work_b.archive") == [{"kind": "greet"}])
+
+
 def test_a_worker_without_a_schema_says_so(bare: Shell) -> None:
-    with working(bare) as (process, log):
+    with working(bare, HOLDFAST_SCHEMA="work_b") as (process, log):
         assert process.wait(30) == 78
-    assert "holdfast migrate" in log.read_text()
+    (row,) = bare.sql("select current_database() as name")
+    assert (
+        f"no schema 'work_b' in the database '{row['name']}'. Run: holdfast migrate --schema work_b" in log.read_text()
+    )
     assert "Traceback" not in log.read_text()

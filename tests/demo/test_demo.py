@@ -101,7 +101,7 @@ def test_stopped_at_any_moment_nothing_stays(temporary: Path, moment: str, numbe
         wait_for_words(process, moment)
         process.send_signal(number)
         _, err = process.communicate()
-    assert (process.returncode, err) == (130, "Stopped. Nothing was left behind.\n")
+    assert (process.returncode, err) == (128 + number, "Stopped. Nothing was left behind.\n")
     assert left_behind(process, temporary) == []
 
 
@@ -116,6 +116,6 @@ def test_a_server_that_is_not_there_is_said_in_words(temporary: Path) -> None:
     process = start(temporary, HOLDFAST_DATABASE_URL="postgresql://nobody:secret@127.0.0.1:1/none")
     _, err = process.communicate()
     assert process.returncode == 1
-    assert "cannot reach the server" in err
+    assert "cannot reach the server at postgresql://" in err
     assert "Traceback" not in err and "secret" not in err
     assert left_behind(process, temporary) == []

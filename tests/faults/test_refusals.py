@@ -1,12 +1,15 @@
 """A worker refuses what it could not keep its promises on: clearly, at once, and without trying for ever."""
 
 import os
+import secrets
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from tests.support.waiting import wait_until
-from tests.support.workers import Fleet, running_fleet
+from tests.support.workers import Fleet, Inbox, running_fleet
 
 from holdfast.embedded import EmbeddedPostgres
 
@@ -50,6 +53,45 @@ def test_a_server_that_may_forget_a_commit(tmp_path: Path) -> None:
 def test_a_database_that_does_not_exist(fleet: Fleet) -> None:
     fleet.inbox.url += "_missing"
     refused(fleet, "does not exist", "createdb")
+
+
+@pytest.fixture
+def stranger(fleet: Fleet) -> Iterator[str]:
+    """A role that may log in, and nothing else; the address under its name."""
+    role, owner = f"stranger_{secrets.token_hex(4)}", fleet.inbox.url
+    fleet.inbox.rows(f"create role {role} login password 'x'")
+    place = urlsplit(owner).netloc.rpartition("@")[2]
+    yield urlunsplit(urlsplit(owner)._replace(netloc=f"{role}:x@{place}"))
+    Inbox(owner).rows(f"drop owned by {role}")
+    Inbox(owner).rows(f"drop role {role}")
+
+
+def test_a_role_without_rights_on_the_schema(fleet: Fleet, stranger: str) -> None:
+    fleet.inbox.url = stranger
+    refused(fleet, "permission denied for schema", "docs/sql.md#roles")
+
+
+def test_a_role_that_may_only_look(fleet: Fleet, stranger: str) -> None:
+    role = urlsplit(stranger).username
+    fleet.inbox.rows(f"grant usage on schema holdfast to {role}")
+    fleet.inbox.rows(f"grant select on all tables in schema holdfast to {role}")
+    fleet.inbox.url = stranger
+    refused(fleet, "permission denied for table", "docs/sql.md#roles")
+
+
+def test_a_role_that_may_not_connect(fleet: Fleet, stranger: str) -> None:
+    fleet.inbox.rows(
+        "do $$ begin execute format('revoke connect on database %%I from public', current_database()); end $$"
+    )
+    fleet.inbox.url = stranger
+    refused(fleet, "permission denied for database", "docs/sql.md#roles")
+
+
+@pytest.mark.direct
+@pytest.mark.parametrize("setting", ["nonsense", "shared_buffers"])
+def test_options_that_the_server_does_not_take(fleet: Fleet, setting: str) -> None:
+    fleet.inbox.url += f"?options=-c%20{setting}%3D1"
+    refused(fleet, "refused the URL's options", setting)
 
 
 def test_a_server_that_comes_later(own_postgres: EmbeddedPostgres, own_fleet: Fleet) -> None:

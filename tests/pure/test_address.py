@@ -1,9 +1,14 @@
 """Database addresses: where they come from, what is refused, and that no message tells a secret."""
 
+import inspect
+import re
+
+import asyncpg.connect_utils
 import pytest
 
-from holdfast import ConfigurationError
-from holdfast.db.database import hide_password, resolve_url
+from holdfast import ConfigurationError, Holdfast
+from holdfast.db.address import CARRIED_OUT, LEFT_OUT, hide_password, resolve_url
+from holdfast.db.database import Database
 
 SECRET = "canary"
 
@@ -23,6 +28,60 @@ def test_the_order_of_places(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve_url("postgresql://given/x") == "postgresql://given/x"
 
 
+def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "")
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", "")
+    assert resolve_url() is None
+
+
+def test_parameters_that_only_libpq_knows_are_left_out() -> None:
+    hosted = "postgresql://h/x?sslmode=require&channel_binding=require&connect_timeout=10&keepalives_idle=30"
+    assert resolve_url(hosted) == "postgresql://h/x?sslmode=require"
+    assert resolve_url("postgresql://h/x?connect_timeout=10") == "postgresql://h/x"
+    assert resolve_url("postgresql:///x?host=%2Ftmp&user=a%40b") == "postgresql:///x?host=%2Ftmp&user=a%40b"
+
+
+def test_what_the_driver_knows_is_passed_on() -> None:
+    """asyncpg takes what it does not know for a setting of the server; so the list is held against its own source."""
+    source = inspect.getsource(asyncpg.connect_utils)
+    asked = set(re.findall(r"'(\w+)' in query", source))
+    assert asked
+    assert asked | {"application_name", "options"} == CARRIED_OUT
+    assert not CARRIED_OUT & LEFT_OUT
+
+
+@pytest.mark.parametrize(
+    "parameter", ["foo=bar", "hostaddr=10.0.0.1", "require_auth=scram-sha-256", "gssencmode=require", "foo"]
+)
+def test_an_unknown_parameter_is_named(parameter: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"got '{parameter.partition('=')[0]}'. Leave it out"):
+        resolve_url(f"postgresql://u:{SECRET}@h/x?sslmode=require&{parameter}")
+
+
+def test_an_unknown_sslmode() -> None:
+    with pytest.raises(ConfigurationError, match=r"sslmode: expected one of disable, .* verify-full"):
+        resolve_url("postgresql://h/x?sslmode=always")
+
+
+def test_what_is_shown_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PGHOST", "PGPORT", "PGDATABASE", "PGUSER"):
+        monkeypatch.delenv(name, raising=False)
+    assert "set HOLDFAST_DATABASE_URL" in str(Database(None).unreachable(OSError("no")))
+    monkeypatch.setenv("PGHOST", "db.example")
+    monkeypatch.setenv("PGPASSWORD", SECRET)
+    said = str(Database(None).unreachable(OSError("no")))
+    assert said == "cannot reach the server at PGHOST=db.example: OSError: no"
+    assert "HOLDFAST_DATABASE_URL" not in str(Database("postgresql://h/x").unreachable(OSError("no")))
+
+
+def test_the_schema_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_SCHEMA", "work_b")
+    assert Holdfast().database.schema == "work_b"
+    assert Holdfast(schema="given").database.schema == "given"
+    monkeypatch.setenv("HOLDFAST_SCHEMA", "")
+    assert Holdfast().database.schema == "holdfast"
+
+
 @pytest.mark.parametrize(
     "address",
     [
@@ -31,6 +90,7 @@ def test_the_order_of_places(monkeypatch: pytest.MonkeyPatch) -> None:
         f"postgresql://u:a/{SECRET}@h/x",
         f"postgresql://u:a#{SECRET}@h/x",
         f"postgresql://u:{SECRET}?b@h/x",
+        f"postgresql://u:12?{SECRET}=@h/x",
         f"postgresql://u:{SECRET}@h:port/x",
         f"postgresql://u:{SECRET}@[::1/x",
     ],
@@ -48,6 +108,7 @@ def test_a_refusal_tells_nothing_of_the_address(address: str) -> None:
         (f"postgresql://u:{SECRET}@h:5432/x", "postgresql://u:***@h:5432/x"),
         (f"postgresql://u:a%2F{SECRET}@h1:1,h2:2/x?password={SECRET}", "postgresql://u:***@h1:1,h2:2/x"),
         ("postgresql://h/x", "postgresql://h/x"),
+        ("postgresql:///x?host=/tmp", "postgresql:///x"),
     ],
 )
 def test_what_is_shown_holds_no_password(address: str, shown: str) -> None:

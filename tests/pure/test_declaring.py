@@ -1,6 +1,7 @@
 """Declaring tasks: what cannot be stored or called later is refused when the task is registered."""
 
 import inspect
+from functools import partial
 from typing import Any
 
 import pytest
@@ -68,6 +69,10 @@ def takes_a_transaction(ctx: TxContext) -> None: ...
         (takes_a_mystery, "'Nowhere' is not defined.*import that name at run time"),
         (takes_a_transaction, "TxContext must be async"),
         (lambda: None, "pass name="),
+        (partial(takes_many), "pass name="),
+        ("greet", r"expected a function, got text; write @hf.task\(name='greet'\)"),
+        (dict, "expected a function, sync or async, got the class dict"),
+        (7, "expected a function, sync or async, got a int"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(hf: Holdfast, function: Any, words: str) -> None:

@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import holdfast
 
@@ -35,6 +36,8 @@ def test_errors_are_one_tree() -> None:
     assert issubclass(holdfast.InvalidInput, ValueError)
     drawn = sys.modules["holdfast.errors"].__doc__ or ""
     assert all(error.__name__ in drawn for error in errors)
+    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
+    assert all(page.count(error.__name__) >= 2 for error in errors), "in the tree and in the table"
 
 
 def test_nobody_has_to_have_the_other_libraries() -> None:
@@ -43,4 +46,4 @@ def test_nobody_has_to_have_the_other_libraries() -> None:
         [sys.executable, "-c", "import sys, holdfast; print(*sys.modules)"], capture_output=True, text=True, check=True
     )
     modules = {name.partition(".")[0] for name in found.stdout.split()}
-    assert not modules & {"psycopg", "sqlalchemy", "django", "uvloop", "click", "cronsim"}
+    assert not modules & {"psycopg", "sqlalchemy", "django", "uvloop", "click"}

@@ -87,5 +87,28 @@ def running_server() -> Iterator[Server]:
         yield Server(url, embedded)
 
 
+def unusable() -> str | None:
+    """Why the tests cannot run on the server that HOLDFAST_DATABASE_URL names; None when they can."""
+    existing = os.environ.get("HOLDFAST_DATABASE_URL")
+    if not existing or wants_old_postgres():
+        return None
+    remedy = "Unset HOLDFAST_DATABASE_URL to run the tests on an embedded server."
+    try:
+        with psycopg.connect(existing) as connection:
+            row = connection.execute(
+                "select current_user, rolcreatedb or rolsuper from pg_roles where rolname = current_user"
+            ).fetchone()
+    except psycopg.Error as error:
+        return f"HOLDFAST_DATABASE_URL names a server that cannot be used ({str(error).strip()}). {remedy}"
+    assert row is not None
+    user, may_create = row
+    if may_create:
+        return None
+    return (
+        f"HOLDFAST_DATABASE_URL names a server on which {user} may not create databases, and each test makes its own. "
+        f"Run there: alter role {user} createdb. {remedy}"
+    )
+
+
 def wants_old_postgres() -> bool:
     return os.environ.get("HOLDFAST_TEST_POSTGRES") == "old"

@@ -2,16 +2,19 @@
 
 import asyncio
 import os
+import secrets
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
 
 import pytest
 from tests.support.waiting import until
 from tests.support.workers import Inbox
 
-from holdfast import Context, Holdfast, LeaseLost, SchemaError
+from holdfast import ConfigurationError, Context, Holdfast, LeaseLost, SchemaError, Unreachable
 from holdfast.housekeeping.loop import Housekeeper
 from holdfast.ownership import members
 from holdfast.worker.embedded import EmbeddedWorker
@@ -39,6 +42,35 @@ async def test_it_drains_when_the_block_ends(hf: Holdfast, inbox: Inbox) -> None
         assert inbox.workers() == {worker.name: "alive"}
     assert inbox.job(job.id)["result"] == "finished"
     assert inbox.workers() == {worker.name: "dead"}
+
+
+async def test_a_role_without_rights_is_refused_in_words(migrated_url: str, inbox: Inbox) -> None:
+    role = f"stranger_{secrets.token_hex(4)}"
+    inbox.rows(f"create role {role} login password 'x'")
+    place = urlsplit(migrated_url).netloc.rpartition("@")[2]
+    stranger = Holdfast(urlunsplit(urlsplit(migrated_url)._replace(netloc=f"{role}:x@{place}")))
+
+    @stranger.task
+    async def greet() -> None: ...
+
+    try:
+        attempts: list[Callable[[], Awaitable[Any]]] = [greet.enqueue, stranger.worker().__aenter__, stranger.migrate]
+        for attempt in attempts:
+            with pytest.raises(ConfigurationError, match="permission denied for schema"):
+                await attempt()
+    finally:
+        await stranger.close()
+        inbox.rows(f"drop role {role}")
+
+
+async def test_a_server_that_is_not_there_is_named() -> None:
+    hf = Holdfast("postgresql://me:canary@127.0.0.1:1/shop")
+    hf.task(name="greet")(lambda: None)
+    attempts: list[Callable[[], Awaitable[Any]]] = [hf.migrate, hf.worker().__aenter__, lambda: hf.pause("mail")]
+    for attempt in attempts:
+        with pytest.raises(Unreachable, match=r"at postgresql://me:\*\*\*@127.0.0.1:1/shop"):
+            await attempt()
+    await hf.close()
 
 
 async def test_what_does_not_finish_in_time_goes_back(hf: Holdfast, inbox: Inbox) -> None:

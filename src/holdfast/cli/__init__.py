@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 
 import click
 
@@ -61,14 +60,13 @@ def main() -> None:
     except HoldfastError as error:
         _complain(str(error))
     except OSError as error:
-        _complain(f"cannot reach the server: {str(error) or type(error).__name__}")
+        _complain(f"{type(error).__name__}: {error}")
 
 
 def _complain(message: str) -> None:
-    from .common import printable
+    from .common import complain
 
-    click.echo(f"holdfast: {printable(message)}", err=True)
-    sys.exit(1)
+    complain(message)
 
 
 __all__ = ["cli", "main"]

@@ -6,9 +6,10 @@ import asyncio
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -17,7 +18,9 @@ import msgspec
 
 from ..app import Holdfast
 from ..db.link import translate
-from ..errors import Contended, HoldfastError, SchemaError, Unreachable
+from ..errors import HoldfastError, InvalidInput, SchemaError, Unreachable
+from ..model.durations import seconds
+from ..schema import migrate
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,21 +72,28 @@ def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
         try:
             return await work(app)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError):
-            raise SchemaError(f"There is no schema {schema!r} at {app.database.shown}. Run: holdfast migrate") from None
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, Unreachable, Contended, TimeoutError) as error:
+            raise SchemaError(
+                f"There is no schema {schema!r} at {app.database.shown}. Run: {migrate.command(schema)}"
+            ) from None
+        except asyncpg.PostgresError as error:
             raise _in_words(error, app) from None
+        except (OSError, asyncpg.InterfaceError) as error:
+            raise app.database.unreachable(error) from None
         finally:
             await app.close()
 
     return asyncio.run(session())
 
 
-def _in_words(error: Exception, app: Holdfast) -> Refused:
-    error = error if isinstance(error, HoldfastError) else translate(error)  # type: ignore[assignment]
-    if isinstance(error, Unreachable):
-        return Refused(f"cannot reach the server at {app.database.shown}: {error}")
-    hint = getattr(error, "hint", None)
-    return Refused(f"the server refused: {error}{f' ({hint})' if hint else ''}")
+def _in_words(error: asyncpg.PostgresError, app: Holdfast) -> HoldfastError:
+    if (refusal := app.database.refusal(error)) is not None:
+        return refusal
+    if isinstance(translated := translate(error), Unreachable):
+        return app.database.unreachable(error)
+    if isinstance(translated, HoldfastError):
+        return translated
+    more = " ".join(f"({text})" for text in (error.detail, error.hint) if text)
+    return Refused(f"the server refused: {error.message} {more}".rstrip())
 
 
 def plain(row: Mapping[str, Any] | asyncpg.Record) -> dict[str, Any]:
@@ -146,6 +156,12 @@ def printable(value: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "·" for c in value)
 
 
+def complain(message: str, code: int = 1) -> NoReturn:
+    """End with a message instead of a traceback."""
+    click.echo(f"holdfast: {printable(message)}", err=True)
+    sys.exit(code)
+
+
 class JobIdType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
     name = "job id"
 
@@ -157,3 +173,16 @@ class JobIdType(click.ParamType):  # type: ignore[type-arg]  # generic from clic
 
 
 JOB_ID = JobIdType()
+
+
+class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        try:
+            return seconds(float(value) if str(value).replace(".", "", 1).isdigit() else value)
+        except InvalidInput as error:
+            self.fail(str(error), param, context)
+
+
+DURATION = DurationType()

@@ -26,9 +26,9 @@ def command(seconds: float, as_json: bool) -> None:
     """
     try:
         found = play(seconds, as_json)
-    except Interrupted:
+    except Interrupted as interrupted:
         click.echo("Stopped. Nothing was left behind.", err=True)
-        sys.exit(130)
+        sys.exit(128 + interrupted.number)
     except (DemoError, EmbeddedPostgresError) as error:
         raise click.ClickException(str(error)) from None
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:

@@ -10,6 +10,9 @@ from ..model.limits import check_key, check_name
 from ..model.payload import encode
 from .common import json_option, print_json, run, schema_option
 
+EXAMPLE = """'{"name": "Ada"}'"""
+"""As it is typed: the shell takes the outer quotes away."""
+
 
 @click.command()
 @click.argument("kind")
@@ -36,14 +39,18 @@ def command(
     as_json: bool,
     schema: str,
 ) -> None:
-    """Enqueue a job of KIND with ARGUMENTS, a JSON object."""
+    """Enqueue a job of KIND with ARGUMENTS, a JSON object.
+
+    No application is loaded, so nothing is known of the task: the job goes to queue `default` unless -q names its
+    queue, and the arguments are only checked when it runs.
+    """
     check_name("kind", kind)
     try:
         decoded = msgspec.json.decode(arguments)
     except msgspec.DecodeError as error:
-        raise InvalidPayload("arguments", f"are not JSON: {error}") from None
+        raise InvalidPayload("arguments", f"are not JSON: {error}; write an object, such as {EXAMPLE}") from None
     if not isinstance(decoded, dict):
-        raise InvalidPayload("arguments", f"expected a JSON object, got {type(decoded).__name__}")
+        raise InvalidPayload("arguments", f"expected a JSON object, such as {EXAMPLE}; got {type(decoded).__name__}")
     if "type" in decoded:
         raise InvalidPayload("type", "cannot be an argument; that name carries the kind")
     encode(kind, decoded)

@@ -9,12 +9,12 @@ from ..app import Holdfast
 from ..db.safety import check_server
 from ..errors import HoldfastError
 from ..schema import migrate
-from .common import json_option, print_json, run, schema_option
+from .common import DURATION, json_option, print_json, run, schema_option
 from .stats import gather
 
 
 @click.command()
-@click.option("--max-age", type=float, default=60.0, show_default=True, help="Seconds that due work may wait.")
+@click.option("--max-age", type=DURATION, default="60s", show_default=True, help="How long due work may wait.")
 @click.option("--no-workers", is_flag=True, help="Do not ask for a live worker.")
 @json_option
 @schema_option

@@ -38,7 +38,8 @@ def list_(status: str | None, queue: str | None, kind: str | None, limit: int, a
         print_json(rows)
     else:
         columns = ["id", "queue", "kind", "status", "key", "attempts", "available_at", "last_error"]
-        print_table(rows, columns, "no such jobs")
+        nothing = "no such jobs" if status else "no such jobs; ended ones: --status completed, or failed"
+        print_table(rows, columns, nothing)
 
 
 @command.command()
@@ -67,6 +68,14 @@ def show(id: UUID, as_json: bool, schema: str) -> None:
     for error in job["errors"] or []:
         click.echo(safe(f"attempt {error.get('attempt')} on {error.get('worker')} at {error.get('at')}:", 200))
         click.echo(safe(f"    {error.get('error')}: {error.get('message')}", 200))
+    _print_trace(job["errors"] or [])
+
+
+def _print_trace(errors: list[dict[str, Any]]) -> None:
+    """Where the last attempt failed; those before it are in --json."""
+    trace = str((errors[-1].get("trace") if errors else None) or "")
+    for line in trace.splitlines():
+        click.echo(safe(f"    {line}", 200))
 
 
 @command.command()

@@ -3,30 +3,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from typing import Any
 
 import click
 
-from ..errors import InvalidInput
-from ..model.durations import seconds
+from ..errors import ConfigurationError
 from ..worker.loading import load_app, loop_factory
-from ..worker.process import LOG_FORMAT
+from ..worker.process import CONFIGURATION, LOG_FORMAT
 from ..worker.settings import WorkerSettings
 from ..worker.supervisor import Supervisor
-from .common import pooler_option
+from .common import DURATION, complain, pooler_option
 
-
-class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
-        try:
-            return seconds(float(value) if str(value).replace(".", "", 1).isdigit() else value)
-        except InvalidInput as error:
-            self.fail(str(error), param, context)
-
-
-DURATION = DurationType()
+log = logging.getLogger("holdfast.worker")
 
 
 @click.command()
@@ -80,10 +67,20 @@ def command(
     logging.basicConfig(level=log_level, format=LOG_FORMAT)
     if processes < 1:
         raise click.BadParameter(f"expected at least 1, got {processes}", param_hint="--processes")
-    settings = WorkerSettings(
-        queues=queues, concurrency=concurrency, lease=lease, drain=drain, grace=grace, housekeeping=housekeeping,
-        heartbeat=heartbeat, poll_max=poll, poll_min=min(0.005, poll), notify=notify,
-    )  # fmt: skip
-    supervisor = Supervisor(load_app(app), app, settings, processes, log_level)
+    try:
+        settings = WorkerSettings(
+            queues=queues, concurrency=concurrency, lease=lease, drain=drain, grace=grace, housekeeping=housekeeping,
+            heartbeat=heartbeat, poll_max=poll, poll_min=min(0.005, poll), notify=notify,
+        )  # fmt: skip
+        supervisor = _supervisor(app, settings, processes, log_level)
+    except ConfigurationError as error:
+        complain(str(error), CONFIGURATION)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         sys.exit(runner.run(supervisor.run()))
+
+
+def _supervisor(address: str, settings: WorkerSettings, processes: int, log_level: str) -> Supervisor:
+    app = load_app(address)
+    for queue in sorted(set(settings.queues) - {task.definition.queue for task in app.tasks.values()}):
+        log.warning("no task of %s names queue %s; it is served, for jobs that were sent there", address, queue)
+    return Supervisor(app, address, settings, processes, log_level)

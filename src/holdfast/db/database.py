@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import ssl
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, Unreachable
 from ..model.limits import check_schema
-from . import pooler
+from . import address, pooler
 from .statements import statement
 
 PLANNER = {
@@ -33,12 +32,11 @@ COMMAND_TIMEOUT = 60.0
 
 Connection = asyncpg.Connection
 
-REFUSALS = (
-    asyncpg.InvalidPasswordError,
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InvalidCatalogNameError,
-)
-"""Answers to a login that asking again does not change."""
+BAD_SETTING = (asyncpg.UndefinedObjectError, asyncpg.CantChangeRuntimeParamError, asyncpg.InvalidParameterValueError)
+"""Said to a login, these are about the settings that came with it."""
+
+REMEDY = "Connect as the role that migrated, or grant what is missing; see docs/sql.md#roles"
+"""For a right that is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +65,13 @@ class Database:
                 command_timeout=COMMAND_TIMEOUT,
                 **(pooler.arguments() if self.pooler else {"server_settings": settings}),
             )
-        except asyncpg.PostgresError as error:
-            if refused := self.refusal(error):
-                raise refused from None
+        except BAD_SETTING as error:
+            raise ConfigurationError(f"The server at {self.shown} refused the URL's options: {error.message}") from None
+        except Exception as error:
+            if (refusal := self.refusal(error)) is not None:
+                raise refusal from None
+            if isinstance(error, OSError):  # a TimeoutError, too
+                raise self.unreachable(error) from error
             raise
         if self.pooler:
             await pooler.tame(connection)
@@ -82,72 +84,53 @@ class Database:
         return asyncpg.create_pool(self.url, min_size=0, timeout=CONNECT_TIMEOUT, **arguments)
 
     def refusal(self, error: BaseException) -> ConfigurationError | None:
-        """What to tell of an answer to a login that asking again does not change; None: it is another error."""
-        if not isinstance(error, REFUSALS) and not pooler.refuses(error):
-            return None
+        """What to tell of an answer that asking again does not change; None for every other."""
+        match error:
+            case asyncpg.InvalidCatalogNameError():
+                return self._wrong(f"{error}", "Create it with createdb, or correct the URL")
+            case asyncpg.InsufficientPrivilegeError():
+                return self._wrong(f"{error.message}", REMEDY)
+            case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
+                return ConfigurationError(
+                    f"The server at {self.shown} refused to log us in: {error}{address.advice(self.url)}"
+                )
+            case asyncpg.ClientConfigurationError():
+                return self._wrong(f"{error}", "Correct the URL")
+            case ssl.SSLCertVerificationError():
+                return self._wrong(
+                    f"the server's certificate: {error.verify_message}", "Correct the URL's sslrootcert or sslmode"
+                )
+            case ConnectionError() if "rejected SSL upgrade" in str(error):
+                return self._wrong(
+                    "the server has no SSL, and sslmode asks for it", "Turn SSL on there, or correct the URL"
+                )
+        return self._refusal_of_pooler(error) if pooler.refuses(error) else None
+
+    def _refusal_of_pooler(self, error: BaseException) -> ConfigurationError:
         if "unsupported startup parameter" in str(error):
-            return ConfigurationError(
-                f"There is a pooler at {self.shown}, which passes no settings on ({error}). "
-                "Say that it is one: Holdfast(pooler=True), HOLDFAST_POOLER=1 or --pooler."
+            remedy = (
+                "Leave options out of the URL"
+                if self.pooler
+                else "Say that it is one: Holdfast(pooler=True), HOLDFAST_POOLER=1 or --pooler"
             )
-        if isinstance(error, asyncpg.InvalidCatalogNameError) or pooler.knows_no_database(error):
-            return ConfigurationError(f"{error} (at {self.shown}). Create it with createdb, or correct the URL.")
+            return ConfigurationError(
+                f"There is a pooler at {self.shown}, which passes no settings on ({error}). {remedy}."
+            )
+        if "permission denied" in str(error):
+            return self._wrong(f"{error}", REMEDY)
+        if pooler.knows_no_database(error):
+            return self._wrong(f"{error}", "Create it with createdb, or correct the URL")
         return ConfigurationError(f"The server at {self.shown} refused to log us in: {error}")
+
+    def _wrong(self, what: str, remedy: str) -> ConfigurationError:
+        return ConfigurationError(f"{what} (at {self.shown}). {remedy}{address.advice(self.url)}.")
+
+    def unreachable(self, error: BaseException) -> Unreachable:
+        """The error of a server that did not answer, with its address."""
+        why = "no answer within the deadline" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+        return Unreachable(f"cannot reach the server at {self.shown}: {why}{address.advice(self.url)}")
 
     @property
     def shown(self) -> str:
         """The address without its secrets."""
-        return hide_password(self.url) if self.url else "the address in PGHOST, PGPORT, PGDATABASE"
-
-
-def resolve_url(url: str | None = None) -> str | None:
-    """The address given, else HOLDFAST_DATABASE_URL, else DATABASE_URL, else None for libpq's PG* variables."""
-    found = url or os.environ.get("HOLDFAST_DATABASE_URL") or os.environ.get("DATABASE_URL")
-    if found is None:
-        return None
-    scheme, separator, rest = found.partition("://")
-    if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
-        # What came is not quoted: it may hold a password.
-        raise ConfigurationError("the database URL: expected postgresql://user@host/name, got something else")
-    address = f"postgresql://{rest}"
-    _check_address(address)
-    return address
-
-
-def resolve_pooler(pooler: bool | None = None) -> bool:
-    """Whether there is a transaction pooler in between: what was said, else HOLDFAST_POOLER, else no."""
-    if pooler is not None:
-        return pooler
-    word = os.environ.get("HOLDFAST_POOLER", "")
-    if word.lower() not in _YES | _NO:
-        raise ConfigurationError(f"HOLDFAST_POOLER: expected 1 or 0, got {word!r}")
-    return word.lower() in _YES
-
-
-_YES, _NO = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
-
-
-def _check_address(address: str) -> None:
-    """Refuse what could only be misread; in words that quote nothing of it."""
-    try:
-        parts = urlsplit(address)
-        _ = parts.port if "," not in parts.netloc else None
-    except ValueError:
-        misread = True
-    else:
-        misread = bool(parts.fragment) or "@" in parts.path
-    if misread:
-        raise ConfigurationError(
-            "the database URL: expected postgresql://user:password@host:port/name, got one that cannot be read so; "
-            "write / # ? @ : in a password as %2F %23 %3F %40 %3A"
-        )
-
-
-def hide_password(url: str) -> str:
-    """For messages and logs."""
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
-        return urlunsplit(parts._replace(query=""))
-    login, _, place = parts.netloc.rpartition("@")
-    user, colon, _ = login.partition(":")
-    return urlunsplit(parts._replace(netloc=f"{user}{':***' if colon else ''}@{place}", query=""))
+        return address.shown(self.url)

@@ -26,6 +26,7 @@ import asyncpg
 APPLICATION = "holdfast"
 _REFUSALS = re.compile(
     "unsupported startup parameter|authentication failed|no such (user|database)|database .* does not exist"
+    "|permission denied for database"
 )
 
 

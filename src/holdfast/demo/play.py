@@ -17,7 +17,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """Somebody pressed Ctrl-C, or asked by a signal."""
+    """Somebody pressed Ctrl-C, or asked by a signal: `number`."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
 def play(seconds: float, as_json: bool) -> dict[str, dict[str, float]]:
@@ -40,11 +43,11 @@ async def _perform(place: Stage, scene: Scene, screen: Screen, stop: _Stop) -> d
     loop = asyncio.get_running_loop()
     stop.call = lambda: loop.call_soon_threadsafe(task.cancel)
     if stop.asked:
-        raise Interrupted
+        raise Interrupted(stop.asked)
     try:
         return await conductor.run()
     except asyncio.CancelledError:
-        raise Interrupted from None
+        raise Interrupted(stop.asked) from None
     finally:
         stop.call = _nothing
 
@@ -56,7 +59,8 @@ class _Stop:
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked = 0
+        """The signal that asked; 0: none did."""
         self.call: Callable[[], object] = _nothing
 
     @contextlib.contextmanager
@@ -70,7 +74,7 @@ class _Stop:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.asked:
-            self.asked = True
+            self.asked = number
             self.call()
 
 

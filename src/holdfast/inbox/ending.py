@@ -38,6 +38,8 @@ class Report:
     released: int = 0
     late: int = 0
     lost: list[Claim] = field(default_factory=list)
+    buried: list[tuple[Claim, str]] = field(default_factory=list)
+    """Those whose last attempt this was, with its error."""
 
 
 async def write(runner: Runner, worker: str, endings: Sequence[Ending], repeated: bool = False) -> Report:
@@ -96,9 +98,12 @@ async def _fail(runner: Runner, worker: str, endings: Sequence[Ending], crashed:
         crashed,
     )  # fmt: skip
     probe("fail.after")
-    dead = sum(1 for row in rows if row[1] == "dead_letter")
-    report.dead += dead
-    report.retried += len(rows) - dead
+    dead = {row[0] for row in rows if row[1] == "dead_letter"}
+    report.dead += len(dead)
+    report.retried += len(rows) - len(dead)
+    for (claim, _), failed in zip(endings, failures, strict=True):
+        if claim.id in dead:
+            report.buried.append((claim, failed.last_error()))
     _note_lost(endings, rows, report)
 
 

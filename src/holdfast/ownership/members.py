@@ -30,6 +30,7 @@ async def heartbeat(link: Link, counters: Mapping[str, Mapping[str, int]]) -> di
     return {row[0]: row[1] for row in rows}
 
 
-async def leave(link: Link, worker: str, status: str) -> None:
-    """'draining' when it stops claiming, 'dead' when it is gone."""
-    await link.run("ownership", "leave", worker, status, deadline=5)
+async def leave(link: Link, worker: str, status: str, counters: Mapping[str, int] | None = None) -> None:
+    """'draining' when it stops claiming, 'dead' when it is gone; with what it has done, if it can still say so."""
+    encoded = None if counters is None else msgspec.json.encode(counters).decode()
+    await link.run("ownership", "leave", worker, status, encoded, deadline=5)

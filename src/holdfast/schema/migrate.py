@@ -12,7 +12,7 @@ import asyncpg
 
 from ..db.database import Connection, Database
 from ..db.statements import in_schema
-from ..errors import SchemaError
+from ..errors import ConfigurationError, SchemaError
 from ..model.keys import BUCKETS, HASH_VERSION
 
 LOCK_TIMEOUT = "2s"
@@ -40,6 +40,11 @@ def migrations(schema: str = "holdfast") -> tuple[Migration, ...]:
 def newest() -> int:
     """The schema version of this release."""
     return migrations()[-1].version
+
+
+def command(schema: str) -> str:
+    """What to run to bring this schema to this release."""
+    return "holdfast migrate" if schema == "holdfast" else f"holdfast migrate --schema {schema}"
 
 
 def script(schema: str = "holdfast") -> str:
@@ -84,10 +89,11 @@ async def check(connection: Connection, schema: str) -> None:
     version = await version_of(connection, schema)
     refuse_newer(version)
     if version == 0:
-        raise SchemaError(f"There is no schema {schema!r} in this database. Run: holdfast migrate")
+        database = await connection.fetchval("select current_database()")
+        raise SchemaError(f"There is no schema {schema!r} in the database {database!r}. Run: {command(schema)}")
     if version < newest():
         raise SchemaError(
-            f"The schema {schema!r} is at version {version}, this release needs {newest()}. Run: holdfast migrate"
+            f"The schema {schema!r} is at version {version}, this release needs {newest()}. Run: {command(schema)}"
         )
     await _check_buckets(connection, schema)
 
@@ -127,12 +133,29 @@ async def migrate(database: Database) -> list[Migration]:
     """Apply what is missing; returns what was applied by this call."""
     connection = await database.connect("migrate")
     try:
+        await _check_encoding(connection)
         applied = []
         while (migration := await _apply_next(connection, database.schema)) is not None:
             applied.append(migration)
         return applied
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise ConfigurationError(
+            f"{error.message} (at {database.shown}). Migrate as a role that owns the schema {database.schema!r}, or "
+            "may create it: grant create on database … to …"
+        ) from None
     finally:
         await connection.close()
+
+
+async def _check_encoding(connection: Connection) -> None:
+    row = await connection.fetchrow("select current_database(), current_setting('server_encoding')")
+    assert row is not None
+    name, encoding = row
+    if encoding != "UTF8":
+        raise ConfigurationError(
+            f"The database {name!r} is encoded in {encoding}; expected UTF8, since payloads may hold any text. "
+            f"Make another: createdb -E UTF8 -T template0 …"
+        )
 
 
 async def _apply_next(connection: Connection, schema: str) -> Migration | None:

@@ -3,7 +3,8 @@
 with depth as (
     select i.queue,
            count(*) filter (where i.status = 'pending') as pending,
-           count(*) filter (where i.status = 'pending' and i.available_at > holdfast.clock()) as scheduled,
+           count(*) filter (where i.status = 'pending' and i.available_at <= holdfast.clock()) as due,
+           count(*) filter (where i.status = 'pending' and i.available_at > holdfast.clock() and i.attempts = 0) as scheduled,
            count(*) filter (where i.status = 'processing') as processing,
            count(*) filter (where i.status = 'blocked') as blocked,
            count(*) filter (where i.status = 'dead_letter') as dead_letters,
@@ -13,7 +14,7 @@ with depth as (
     group by i.queue
 )
 select coalesce(d.queue, q.name) as queue,
-       coalesce(d.pending, 0) as pending, coalesce(d.scheduled, 0) as scheduled, coalesce(d.processing, 0) as processing,
+       coalesce(d.pending, 0) as pending, coalesce(d.due, 0) as due, coalesce(d.scheduled, 0) as scheduled, coalesce(d.processing, 0) as processing,
        coalesce(d.blocked, 0) as blocked, coalesce(d.dead_letters, 0) as dead_letters, coalesce(d.retrying, 0) as retrying,
        q.paused_at,
        case when q.ordered then case when q.skips then 'ordered, skips' else 'ordered' end || case when q.owned then ', owned' else '' end

@@ -141,6 +141,9 @@ class Completer:
 
     def _settle(self, batch: list[Ending], report: Report) -> None:
         self._tally.add(report)
+        for claim, error in report.buried:
+            words = error.partition("\n")[0][:200]
+            log.warning("%s %s is a dead letter after attempt %s: %s", claim.kind, claim.id, claim.attempt, words)
         lost = {claim.id for claim in report.lost}
         for claim, _ in batch:
             if claim.id in lost:

@@ -115,14 +115,12 @@ class Engine:
 
     async def start(self) -> None:
         """Check the server, register, and begin to claim."""
-        connection = await self._database.connect("start")
         try:
-            await check_server(connection)
-            await migrate.check(connection, self._database.schema)
-        finally:
-            await connection.close()
-        self._runner = JobRunner(self._database, self.name, self._definitions, self.settings.concurrency, self.tally)
-        await members.register(self._claim_link, self.name, self.metadata())
+            await self._enter()
+        except Exception as error:
+            if (refusal := self._database.refusal(error)) is not None:  # a right that is missing shows after the login
+                raise refusal from None
+            raise
         self.ledger.set_name(self.name)
         self._completer.start()
         for number in range(self.settings.concurrency):
@@ -134,6 +132,16 @@ class Engine:
             task.add_done_callback(self._loop_ended)
             self._loops.append(task)
         log.info("worker %s started: queues %s, concurrency %s", self.name, self._queues, self.settings.concurrency)
+
+    async def _enter(self) -> None:
+        connection = await self._database.connect("start")
+        try:
+            await check_server(connection)
+            await migrate.check(connection, self._database.schema)
+        finally:
+            await connection.close()
+        self._runner = JobRunner(self._database, self.name, self._definitions, self.settings.concurrency, self.tally)
+        await members.register(self._claim_link, self.name, self.metadata())
 
     def metadata(self) -> dict[str, Any]:
         return {
@@ -200,6 +208,7 @@ class Engine:
         await self._runner.close()
         await self._release_unknown()
         await self._release_vacated()
+        self.tally.running, self.tally.ready = len(self._running), 0
         self.tally.publish(self.ledger)
 
     async def leave(self) -> None:
@@ -246,7 +255,7 @@ class Engine:
 
     async def _say(self, status: str) -> None:
         try:
-            await members.leave(self._write_link, self.name, status)
+            await members.leave(self._write_link, self.name, status, self.ledger.counters())
         except (Unreachable, Contended) as error:
             log.warning("could not say that worker %s is %s: %s", self.name, status, error)
 

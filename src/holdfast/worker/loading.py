@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError
@@ -20,22 +22,51 @@ def load_app(address: str) -> Holdfast:
     """Import the module, from the current folder too, and return its Holdfast."""
     from ..app import Holdfast
 
-    module_name, colon, attribute = address.partition(":")
+    module_name, colon, attribute = address.rpartition(":")
     if not colon or not module_name or not attribute:
         raise ConfigurationError(f"app: expected module:attribute, such as shop.jobs:hf, got {address!r}")
+    if not all(part.isidentifier() for part in module_name.split(".")) or module_name.endswith(".py"):
+        raise ConfigurationError(
+            f"app: expected a module, such as {_as_module(module_name)}:{attribute}, not a file; got {address!r}"
+        )
+    module = _import(module_name)
+    app = getattr(module, attribute, None)
+    if isinstance(app, Holdfast):
+        return app
+    got = f"got a {type(app).__name__}" if hasattr(module, attribute) else f"but {module_name} has no {attribute!r}"
+    there = [f"{module_name}:{name}" for name, value in vars(module).items() if isinstance(value, Holdfast)]
+    hint = f"It has {', '.join(there)}" if there else f"There is none in {module_name}; make one: hf = Holdfast()"
+    raise ConfigurationError(f"app: expected {address} to be a Holdfast, {got}. {hint}")
+
+
+def _as_module(path: str) -> str:
+    """The name under which the file that was probably meant can be imported."""
+    parts = [part for part in path.removesuffix(".py").replace("/", ".").split(".") if part.isidentifier()]
+    return ".".join(parts) or "shop.jobs"
+
+
+def _import(name: str) -> ModuleType:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise ConfigurationError(f"app: there is no module {error.name!r} in {here} or on the path") from None
-        raise
-    app = getattr(module, attribute, None)
-    if not isinstance(app, Holdfast):
-        raise ConfigurationError(f"app: expected {address} to be a Holdfast, got {type(app).__name__}")
-    return app
+        return importlib.import_module(name)
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and (name == missing or name.startswith(f"{missing}.")):
+            raise ConfigurationError(f"app: there is no module {missing!r} in {here} or on the path") from None
+        raise ConfigurationError(f"app: {name} could not be imported:\n{_their_part(error)}") from None
+
+
+def _their_part(error: Exception) -> str:
+    """The traceback without the frames that led to the module, and without ours."""
+    ours = str(Path(__file__).parents[1])
+    shown = traceback.TracebackException.from_exception(error)
+    kept = [
+        frame for frame in shown.stack if not frame.filename.startswith(("<frozen importlib", ours, importlib.__file__))
+    ]
+    shown.stack = traceback.StackSummary.from_list(kept)
+    return "".join(shown.format()).rstrip()
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -124,11 +124,11 @@ class _Process:
             try:
                 return await self._engine.start()
             except Exception as error:
-                if not isinstance(translate(error), Unreachable):
+                if not isinstance(translated := translate(error), Unreachable):
                     raise
                 failures += 1
                 if failures in (1, 10) or failures % 60 == 0:
-                    log.warning("cannot reach the server (%s: %s); trying again", type(error).__name__, error)
+                    log.warning("%s; trying again", translated)
                 await asyncio.sleep(backoff(failures))
         return None
 

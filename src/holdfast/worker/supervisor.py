@@ -223,9 +223,11 @@ class _Child:
         failures = 0
         while True:
             try:
-                await ending.write(self._supervisor._link, ledger.name, endings)
+                report = await ending.write(self._supervisor._link, ledger.name, endings)
+                for claim, error in report.buried:
+                    log.warning("job %s is a dead letter: %s", claim.id, error)
                 await self._supervisor._link.run("inbox", "release_worker", ledger.name)
-                return await members.leave(self._supervisor._link, ledger.name, "dead")
+                return await members.leave(self._supervisor._link, ledger.name, "dead", ledger.counters())
             except (Unreachable, Contended) as error:
                 failures += 1
                 if failures == 1:

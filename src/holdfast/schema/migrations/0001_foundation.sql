@@ -64,9 +64,9 @@ insert into holdfast.settings (name, value) values
     ('bucket_count',       '1024'),
     ('hash_version',       '1'),
     ('payload_bytes',      '1048576'),
-    ('backoff_unit',       '1'),        -- seconds; the delay after attempt n is unit * 2^n …
-    ('backoff_cap',        '3600'),     -- … never more than this many seconds …
-    ('backoff_jitter',     '0.25'),     -- … and up to this share of it on top
+    ('backoff_unit',       '1'),        -- seconds; the delay after attempt n is unit * 2^n,
+    ('backoff_cap',        '3600'),     -- never more than this many seconds,
+    ('backoff_jitter',     '0.25'),     -- and up to this share of it on top
     ('dedupe_horizon',     '604800'),   -- seconds an idempotency key outlives the end of its job
     ('once_horizon',       '2592000'),  -- seconds a finished once() marker is remembered
     ('archive_days',       '30'),       -- days of finished jobs kept
@@ -100,8 +100,8 @@ create table holdfast.workers (
 create table holdfast.queues (
     name      text collate "C" primary key,
     paused_at timestamptz,
-    ordered   boolean not null default false,            -- its jobs run one at a time and in order, per key …
-    skips     boolean not null default false,            -- … but one that waits for its retry does not hold its key
+    ordered   boolean not null default false,            -- its jobs run one at a time and in order, per key,
+    skips     boolean not null default false,            -- but one that waits for its retry does not hold its key
     owned     boolean not null default false             -- its buckets belong to its workers, by the ring
 );
 

@@ -1,6 +1,7 @@
 """Each chore, and whose turn it is."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
@@ -230,3 +231,61 @@ async def test_keys_and_markers_past_their_horizon_are_forgotten(inbox: Inbox, h
     assert (await house.round())["forget"] == 2
     assert {row["key"] for row in inbox.rows("select key from holdfast.dedupe")} == {"young", "live"}
     assert {row["key"] for row in inbox.rows("select key from holdfast.once")} == {"young", "inside"}
+
+
+# Order and ownership
+
+
+async def test_a_parked_head_that_nothing_holds_back_is_released(inbox: Inbox, house: Housekeeper) -> None:
+    stuck = [put(inbox, partition_key=f"stuck {n}", ordered=True, status="blocked") for n in range(3)]
+    behind = put(inbox, partition_key="stuck 0", ordered=True, status="blocked")
+    claimed(inbox, left="1 minute", partition_key="held", ordered=True)
+    held = put(inbox, partition_key="held", ordered=True, status="blocked")
+    put(inbox, partition_key="waiting", ordered=True, available_at="2099-01-01")
+    waiting = put(inbox, partition_key="waiting", ordered=True, status="blocked")
+    assert (await house.round())["release"] == 3
+    assert [inbox.status(id) for id in stuck] == ["pending"] * 3
+    assert [inbox.status(id) for id in (behind, held, waiting)] == ["blocked"] * 3
+
+
+async def test_a_head_that_waits_and_may_be_skipped_holds_nothing_back(inbox: Inbox, house: Housekeeper) -> None:
+    put(inbox, ordered=True, skips=True, available_at="2099-01-01")
+    following = put(inbox, ordered=True, skips=True, status="blocked")
+    assert (await house.round())["release"] == 1
+    assert inbox.status(following) == "pending"
+
+
+async def test_many_parked_rows_of_one_key_cost_one_look(inbox: Inbox, house: Housekeeper) -> None:
+    inbox.rows(
+        "insert into holdfast.inbox (partition_key, partition_bucket, payload, ordered, status) "
+        "select 'one', 1, '{}', true, 'blocked' from generate_series(1, 5000)"
+    )
+    other = put(inbox, partition_key="two", ordered=True, status="blocked")
+    assert (await house.round())["release"] == 2
+    assert inbox.status(other) == "pending"
+    assert inbox.one("select count(*) from holdfast.inbox where status = 'blocked'") == 4999
+
+
+def member(inbox: Inbox, name: str, kinds: dict[str, list[int]]) -> None:
+    inbox.rows(
+        "insert into holdfast.workers (id, metadata) values (%s, %s)",
+        name, json.dumps({"queues": ["default"], "kinds": kinds}),
+    )  # fmt: skip
+
+
+async def test_an_owned_row_that_its_owner_may_not_know_is_everyones(inbox: Inbox, house: Housekeeper) -> None:
+    inbox.rows("insert into holdfast.queues (name, owned) values ('default', true)")
+    member(inbox, "old", {"t": [1, 1]})
+    member(inbox, "new", {"t": [1, 1], "fresh": [1, 1]})
+    plain, foreign = put(inbox, owned=True), put(inbox, owned=True, payload='{"type": "fresh"}')
+    later = put(inbox, owned=True, payload='{"type": "fresh"}', available_at="2099-01-01")
+    assert (await house.round())["disown"] == 1
+    flags = {row["id"]: row["owned"] for row in inbox.rows("select id, owned from holdfast.inbox")}
+    assert flags == {plain: True, foreign: False, later: True}
+
+
+async def test_rows_of_a_queue_that_is_not_owned_any_more_are_everyones(inbox: Inbox, house: Housekeeper) -> None:
+    inbox.rows("insert into holdfast.queues (name) values ('default')")
+    put(inbox, owned=True)
+    assert (await house.round())["disown"] == 1
+    assert inbox.one("select owned from holdfast.inbox") is False

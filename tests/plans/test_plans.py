@@ -191,7 +191,7 @@ async def test_a_claim_touches_no_more_pages_at_a_million_rows_than_at_a_thousan
 async def claim_buffers(one: Session, floor: datetime | None = None) -> int:
     """Pages touched by a claim of 100, the second of two, so that the first has read what is cached per session."""
     starts = [(floor, 0)] * 4 if floor is not None else None
-    arguments = (*claim_lanes(["default"], starts), 100, list(JOB), "{}", "w1", 90.0, False)
+    arguments = (*claim_lanes(["default"], starts), 100, list(JOB), "{}", "w1", 90.0, False, False)
     for _ in range(2):
         plan = await run_explained(one, "claim", *arguments)
     return plan.buffers

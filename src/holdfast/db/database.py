@@ -23,6 +23,7 @@ PLANNER = {
     "enable_sort": "off",
     "enable_material": "off",
     "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
 }
 PIN_PLANS = "; ".join(f"set local {name} = {value}" for name, value in PLANNER.items())
 """The same for the rest of a transaction."""

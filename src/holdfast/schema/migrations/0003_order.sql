@@ -44,6 +44,7 @@ create function holdfast.claim_guarded(
 )
     language plpgsql volatile
     set enable_hashjoin = on             -- for the arrays below; a worker's session has it off for the tables' sake
+    set plan_cache_mode = force_generic_plan
     as $$
 #variable_conflict use_column
 declare

@@ -96,7 +96,8 @@ def test_what_holds_a_key_is_found_by_index(db: Connection, narrowed: bool) -> N
     db.execute(
         """
         insert into holdfast.inbox (queue, partition_key, partition_bucket, payload, status, ordered)
-        select 'mail', 'order:' || n / 100, 1, '{"type": "step"}', 'blocked', n % 20 = 0 from generate_series(1, 20000) n
+        select 'mail', 'order:' || n / 100, 1, '{"type": "step"}', 'blocked', n % 20 = 0
+        from generate_series(1, 20000) n
         """
     )
     db.execute("analyze holdfast.inbox")

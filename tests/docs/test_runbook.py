@@ -40,7 +40,7 @@ def test_every_query_has_a_test() -> None:
     tested = {
         "Oldest pending", "Due lag", "Expired processing", "Dead letters by kind", "Who holds what",
         "Unclaimable kinds", "Retry rate", "Who holds back vacuum", "Is housekeeping running?",
-        "By hand, in an emergency",
+        "By hand, in an emergency", "A key does not move", "A sleeping worker does not hear",
     }  # fmt: skip
     assert set(QUERIES) == tested
 
@@ -61,6 +61,64 @@ def test_due_lag(db: Connection) -> None:
     assert (mail["queue"], mail["due"], mail["paused_at"]) == ("mail", 1, None)
     assert 90 <= mail["lag"].total_seconds() < 120
     assert (files["queue"], files["paused_at"] is not None) == ("files", True)
+
+
+def ordered(db: Connection, key: str, status: str = "pending", **columns: str) -> Any:
+    row = db.execute(
+        "select holdfast.enqueue('step', queue => 'mail', key => %s, ordered => true) as id", [key]
+    ).fetchone()
+    assert row is not None
+    for name, value in {"status": f"'{status}'", **columns}.items():
+        db.execute(sql.SQL(f"update holdfast.inbox set {name} = {value} where id = %s"), [row["id"]])
+    return row["id"]
+
+
+def test_a_key_does_not_move(db: Connection) -> None:
+    ordered(db, "runs", "blocked", created_at="now() - interval '3 h'")
+    held = {"claimed_by": "'w1'", "claimed_at": "now() - interval '1 h'", "lease_expires_at": "now()"}
+    runs = ordered(db, "runs", "processing", **held)
+    retries = ordered(db, "retries", available_at="now() + interval '1 h'", created_at="now() - interval '2 h'")
+    ordered(db, "retries", "blocked")
+    later = {"available_at": "now() + interval '1 h'", "created_at": "now() - interval '1 h'"}
+    ordered(db, "skips", skips="true", **later)
+    free = ordered(db, "skips", "blocked")
+    ordered(db, "dead", "dead_letter", dead_at="now()")
+    job(db)
+    rows = ask(db, "A key does not move")
+    assert [(row["key"], row["waiting"], row["held_by"], row["status"]) for row in rows] == [
+        ("runs", 1, runs, "processing"), ("retries", 2, retries, "pending"), ("skips", 2, free, "blocked"),
+    ]  # fmt: skip
+    assert rows[0]["claimed_by"] == "w1"
+
+
+@pytest.mark.parametrize("narrowed", [False, True])
+def test_what_holds_a_key_is_found_by_index(db: Connection, narrowed: bool) -> None:
+    db.execute(
+        """
+        insert into holdfast.inbox (queue, partition_key, partition_bucket, payload, status, ordered)
+        select 'mail', 'order:' || n / 100, 1, '{"type": "step"}', 'blocked', n % 20 = 0
+        from generate_series(1, 20000) n
+        """
+    )
+    db.execute("analyze holdfast.inbox")
+    query = QUERIES["A key does not move"]
+    if narrowed:
+        one = " and queue = 'mail' and partition_key = 'order:9182'"
+        assert one.strip() in PAGE
+        query = query.replace("    group by", f"    {one}\n    group by", 1)
+    plan = "\n".join(str(row["QUERY PLAN"]) for row in db.execute(sql.SQL("explain " + query)))
+    assert "Seq Scan" not in plan, plan
+    assert "idx_inbox_key" in plan and "idx_inbox_partition_processing" in plan, plan
+
+
+def test_a_sleeping_worker_does_not_hear(db: Connection) -> None:
+    for name, counters in (("deaf", '{"listening": false}'), ("old", "{}"), ("hears", '{"listening": true}')):
+        db.execute(
+            "insert into holdfast.workers (id, metadata) values (%s, jsonb_build_object('counters', %s::jsonb))",
+            [name, counters],
+        )
+    db.execute("insert into holdfast.workers (id, last_seen_at) values ('gone', now() - interval '1 m')")
+    assert [row["id"] for row in ask(db, "A sleeping worker does not hear")] == ["deaf", "old"]
 
 
 def test_expired_processing(db: Connection) -> None:

@@ -25,7 +25,8 @@ DEADLINE = 30.0
 _BROKEN_CLASSES = ("08", "57", "53", "25006")
 """SQLSTATEs after which this connection, or this server's role, is not to be trusted: connection, shutdown, out of
 resources, read-only (a primary that became a standby)."""
-_RETRY_STATES = {"40001", "40P01", "55P03"}
+_RETRY_STATES = {"40001", "40P01", "55P03", "53200"}
+"""Serialization, deadlock, lock not available, no memory left (mostly for locks): the connection is good."""
 
 
 def translate(error: BaseException) -> BaseException:

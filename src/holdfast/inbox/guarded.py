@@ -12,15 +12,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import asyncpg
 
 from ..db.link import Link
+from ..errors import Contended
 from ..model.floor import Floor, Lane, Position
 from ..model.job import Claim
 from .claim import AT, AVAILABLE_AT, CLAIM, LANE, PAUSED, SEQ, Batch, Course, Known
 
-KEYS = 250
+KEYS, KEYS_LEAST = 250, 10
 """Most keys per claim: each holds an advisory lock, and their memory is shared by the whole server."""
 LOOK_LEAST, LOOK_MOST = 50, 2000
 """Rows looked at per claim: more when many of them are not the heads of their keys."""
@@ -47,6 +49,7 @@ class GuardedCourse(Course):
         self._lease = lease
         self._shares: dict[str, Sequence[int]] = {}
         self._turn = 0
+        self._keys = KEYS
         self._density = 1.0
         """Of the rows looked at and not left, how many were claimed; lately."""
         self._vacated: dict[Key, None] = {}
@@ -83,7 +86,7 @@ class GuardedCourse(Course):
             if batch.claims:
                 return batch
         rescan = self._rescan_due()
-        keys = min(limit, KEYS)
+        keys = min(limit, self._keys)
         look = int(min(max(keys / max(self._density, 0.01), LOOK_LEAST), LOOK_MOST))
         began = time.monotonic()
         self._turn += 1
@@ -128,7 +131,7 @@ class GuardedCourse(Course):
         if not self._patrolling:
             self._patrolling = True
             self._patrol.reset()
-        rows = await self._run(self._patrol.starts(False), [], PATROL_CHUNK, KEYS, limit, park=True)
+        rows = await self._run(self._patrol.starts(False), [], PATROL_CHUNK, self._keys, limit, park=True)
         head = rows[0]
         self._note_passed(head)
         full = head[LOOKED] >= PATROL_CHUNK
@@ -142,7 +145,7 @@ class GuardedCourse(Course):
     @contextmanager
     def _taking_vacated(self) -> Iterator[list[Key]]:
         """Taken out before they are asked about: one that falls vacant again meanwhile must be asked about again."""
-        taken = list(self._vacated)[:KEYS]
+        taken = list(self._vacated)[: self._keys]
         for key in taken:
             del self._vacated[key]
         try:
@@ -165,14 +168,21 @@ class GuardedCourse(Course):
         link: Link | None = None,
     ) -> list[asyncpg.Record]:
         hints = [self.floor.hint(lane) for lane in self.floor.lanes]
-        return await self._ask(
-            "claim_guarded",
+        ask = partial(
+            self._ask, "claim_guarded",
             *self._lane_columns, [at for at, _ in starts], [seq for _, seq in starts],
             [at for at, _ in hints], [seq for _, seq in hints], *self._own_buckets(),
             [queue for queue, _ in vacated], [key for _, key in vacated], [key in self._passed for key in vacated],
             look, keys, take, suspects, park,
             self._known.kinds, self._known.spread, self._worker, self._lease, rescan, link=link,
         )  # fmt: skip
+        try:
+            rows = await ask()
+        except Contended:  # the lock table is full, most likely
+            self._keys = max(self._keys // 2, KEYS_LEAST)
+            raise
+        self._keys = min(self._keys + 1, KEYS)
+        return rows
 
     def _own_buckets(self) -> tuple[list[str], list[int]]:
         """Each time another one first: a full batch may not reach the last."""

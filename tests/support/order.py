@@ -497,15 +497,16 @@ def _one_at_a_time(queue: str, key: str, changes: Sequence[Change]) -> None:
 def _in_order(world: World, queue: str, key: str, changes: Sequence[Change]) -> None:
     first_claim: dict[UUID, int] = {}
     end: dict[UUID, int] = {}
-    runs: Counter[UUID] = Counter()
+    came_back: set[UUID] = set()
     for change in changes:
         if change.claims:
             first_claim.setdefault(change.id, change.n)
-            runs[change.id] += 1
+        elif (change.before, change.after) == ("processing", "pending"):
+            came_back.add(change.id)
         elif change.ends:
             end[change.id] = change.n
     for first in end:
-        if queue == "skip" and runs[first] > 1:
+        if queue == "skip" and first in came_back:
             continue  # it was passed over while it waited for its retry
         committed = world.committed[first].committed
         for second, claimed in first_claim.items():

@@ -175,7 +175,8 @@ begin
     end if;
 
     -- 2. The heads of those keys, by a snapshot taken after their locks; none while a row is in processing. A head that is no
-    -- candidate is "next" when we passed it before, or it is parked: nobody will meet it on his way.
+    -- candidate is "next" when we passed it before, or it is parked: nobody will meet it on his way. A row that skips waits
+    -- for its retry only if it is due later than now, not than when this statement began: another may have released it since.
     if k_queues is not null then
         select array_agg(head.id),
                array_agg(case when head.id in (select c.id from unnest(c_ids) as c (id)) then 'candidate'
@@ -203,7 +204,8 @@ begin
             where i.ordered and i.status in ('pending', 'blocked')
               and i.queue = k.queue
               and i.partition_key = k.key
-              and not (i.skips and i.status::text = 'pending' and i.available_at > holdfast.clock())
+              and not (i.skips and i.status::text = 'pending'
+                       and i.available_at > greatest(holdfast.clock(), clock_timestamp()))
             order by i.seq
             limit 1
         ) head
@@ -350,7 +352,8 @@ begin
             where i.ordered and i.status in ('pending', 'blocked')
               and i.queue = k.queue
               and i.partition_key = k.key
-              and not (i.skips and i.status::text = 'pending' and i.available_at > holdfast.clock())
+              and not (i.skips and i.status::text = 'pending'
+                       and i.available_at > greatest(holdfast.clock(), clock_timestamp()))
             order by i.seq
             limit 1
         ) h

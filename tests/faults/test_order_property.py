@@ -18,6 +18,7 @@ from tests.support.pooler import direct
 
 from holdfast.db.database import Database
 from holdfast.inbox import guarded
+from holdfast.model.floor import Floor
 
 pytestmark = pytest.mark.faults
 
@@ -90,13 +91,11 @@ def test_order_holds_through_everything(noted_url: str) -> None:
 # The same plan, with one guard after another taken away: what the checks are worth.
 
 
-def crowd(count: int = 12, ms: int = 3, fate: str = "complete") -> Plan:
-    """Everybody wants the same key."""
-    row = Row("block", "a", fate, ms)  # type: ignore[arg-type]
-    late = Transaction((Row("block", "b"),), hold_ms=250)
-    return Plan(
-        ((Transaction((row,), pause_ms=1),) * count, (Transaction((row, row)), late) * 4), (Hire(), Hire(), Hire())
-    )
+def crowd() -> Plan:
+    """Everybody wants the same key; on another, single rows are committed late."""
+    row, late = Row("block", "a", ms=3), Transaction((Row("block", "b"),), hold_ms=250)
+    eager = (Transaction((row,), pause_ms=1),) * 12
+    return Plan((eager, (Transaction((row, row)), late) * 4), (Hire(), Hire(), Hire()))
 
 
 def alter_claim(url: str, *changes: tuple[str, str], also: str = "select") -> None:
@@ -115,8 +114,8 @@ def alter_claim(url: str, *changes: tuple[str, str], also: str = "select") -> No
     asyncio.run(alter())
 
 
-def play_crowd(url: str, **options: float) -> World:
-    return asyncio.run(play(url, crowd(), **options))  # type: ignore[arg-type]
+def play_crowd(url: str) -> World:
+    return asyncio.run(play(url, crowd()))
 
 
 def test_the_crowd_is_well_behaved(noted_url: str) -> None:
@@ -181,7 +180,9 @@ def test_a_stale_owner_that_can_write_is_seen(noted_url: str, monkeypatch: pytes
 
 
 def test_a_row_that_is_passed_over_is_seen(noted_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarded, "PATROL_EVERY", 3600.0)
-    world = play_crowd(noted_url, rest=2.0, rescanning=False)
-    with pytest.raises(AssertionError, match="P1: not at rest"):
+    """Rescans that begin where the last claim ended: late commits wait for a patrol."""
+    honest = Floor.starts
+    monkeypatch.setattr(Floor, "starts", lambda floor, rescan: honest(floor, False))
+    world = play_crowd(noted_url)
+    with pytest.raises(AssertionError, match=r"rescans of .* passed"):
         check(world)

@@ -193,20 +193,18 @@ async def prepare(url: str) -> None:
     await connection.close()
 
 
-async def play(url: str, plan: Plan, *, rest: float = REST, rescanning: bool = True) -> World:
+async def play(url: str, plan: Plan) -> World:
     """Run the plan on an emptied inbox until everything is at rest."""
     async with _connected(url) as observer:
         await observer.execute(EMPTIED)
         world = World(database_at(url), observer)
         keeper = asyncio.create_task(Housekeeper(world.database, CHORES_EVERY, grace=0.0).run())
         dealer = asyncio.create_task(_deal(world, plan))
-        workers = [
-            asyncio.create_task(_slot(world, number, hire, rescanning)) for number, hire in enumerate(plan.workers)
-        ]
+        workers = [asyncio.create_task(_slot(world, number, hire)) for number, hire in enumerate(plan.workers)]
         producing = asyncio.create_task(_produce_all(world, url, plan))
         try:
             await _first_of(producing, workers)
-            await _first_of(asyncio.create_task(_rest(world, rest)), [*workers, dealer])
+            await _first_of(asyncio.create_task(_rest(world)), [*workers, dealer])
             world.over = True
             await asyncio.gather(*workers)
         finally:
@@ -241,8 +239,8 @@ async def _first_of(work: "asyncio.Task[None]", others: Sequence["asyncio.Task[N
     work.result()
 
 
-async def _rest(world: World, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
+async def _rest(world: World) -> None:
+    deadline = time.monotonic() + REST
     while await world.ask("select from holdfast.inbox where status <> 'dead_letter' limit 1"):
         if time.monotonic() > deadline:
             return
@@ -308,12 +306,10 @@ class Killed(Exception):
     pass
 
 
-async def _slot(world: World, number: int, hire: Hire, rescanning: bool) -> None:
+async def _slot(world: World, number: int, hire: Hire) -> None:
     """One worker after another, until all is over."""
     while not world.over:
-        worker = _Worker(world, number, hire)
-        worker.claimer.guarded.rescanning = rescanning
-        await worker.work()
+        await _Worker(world, number, hire).work()
 
 
 class _Worker:

@@ -1,10 +1,13 @@
 """P8: rows of an ordered key run one at a time and in order; everything else about a key, statement by statement."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from uuid import UUID
 
+import asyncpg
 import pytest_asyncio
-from tests.support.inbox import Session, move_clock, session
+from tests.support.inbox import Session, guarded_arguments, move_clock, session, until_waiting
+from tests.support.pooler import direct
 
 from holdfast.inbox.claim import CLAIM
 from holdfast.inbox.ending import write
@@ -118,6 +121,27 @@ async def test_a_head_that_waits_is_skipped_when_asked_for_and_comes_first_when_
     assert await statuses(one, [head, second, third]) == ["blocked", "processing", "blocked"]
     await end(one, claim, Completed())
     assert [claim.id for claim in await one.claim_guarded(vacated=[KEY])] == [head]
+
+
+async def test_a_head_that_is_released_while_a_claim_is_under_way_is_not_skipped(
+    one: Session, two: Session, migrated_url: str
+) -> None:
+    """It is due from its release on, and that is later than the claim began."""
+    _, second, third = await add(one, 3, skips=True)
+    (claim,) = await one.claim_guarded(take=1, park=False)
+    holder = await asyncpg.connect(direct(migrated_url))
+    async with holder.transaction():
+        await holder.execute("select pg_advisory_xact_lock(1)")
+        statement = two.database.sql("inbox", "claim_guarded").replace(
+            "from holdfast.claim_guarded(", "from pg_advisory_xact_lock(1), lateral holdfast.claim_guarded("
+        )
+        late = asyncio.create_task(two.connection.fetch(statement, *guarded_arguments("late", park=False)))
+        await until_waiting(one.connection, two.pid)
+        await end(one, claim, Completed())
+        assert await one.claim_guarded(take=0, look=0, vacated=[KEY]) == []
+    await holder.close()
+    assert {row["id"] for row in await late} <= {None, second}
+    assert (await one.row(third))["status"] == "pending"
 
 
 async def test_a_snoozed_or_released_head_is_still_the_head(one: Session) -> None:

@@ -79,32 +79,9 @@ class Session:
         knows = Known(dict(known))
         return await self.inbox("claim", *lanes, limit, knows.kinds, knows.spread, worker, lease, rescan, rescan)
 
-    async def guarded_rows(
-        self,
-        worker: str = "w1",
-        take: int = 25,
-        *,
-        look: int = 50,
-        park: bool = True,
-        hint: Position = (datetime(9999, 1, 1, tzinfo=UTC), 0),
-        queues: Sequence[str] = ("default",),
-        vacated: Sequence[tuple[str, str]] = (),
-        buckets: Sequence[int] = (),
-        suspects: bool = False,
-        known: Mapping[str, tuple[int, int]] = JOB,
-        lease: float = LEASE,
-        rescan: bool = False,
-    ) -> list[asyncpg.Record]:
-        """The guarded claim, from the start, as if all had been passed before; `buckets` of the first are owned."""
-        lanes = [(queue, priority, owned) for owned in (False, True) for priority in range(4) for queue in queues]
-        knows = Known(dict(known))
-        return await self.inbox(
-            "claim_guarded",
-            [queue for queue, _, _ in lanes], [priority for _, priority, _ in lanes], [owned for _, _, owned in lanes],
-            [START[0]] * len(lanes), [START[1]] * len(lanes), [hint[0]] * len(lanes), [hint[1]] * len(lanes),
-            [queues[0]] * len(buckets), list(buckets), [queue for queue, _ in vacated], [key for _, key in vacated],
-            [True] * len(vacated), look, 50, take, suspects, park, knows.kinds, knows.spread, worker, lease, rescan,
-        )  # fmt: skip
+    async def guarded_rows(self, worker: str = "w1", take: int = 25, **options: Any) -> list[asyncpg.Record]:
+        """The guarded claim; see `guarded_arguments`."""
+        return await self.inbox("claim_guarded", *guarded_arguments(worker, take, **options))
 
     async def claim_guarded(self, worker: str = "w1", take: int = 25, **options: Any) -> list[Claim]:
         rows = await self.guarded_rows(worker, take, **options)
@@ -171,6 +148,34 @@ def claim_lanes(queues: Sequence[str], starts: Sequence[Position] | None = None)
     lanes = [(queue, priority) for priority in range(4) for queue in queues]
     begin = list(starts) if starts is not None else [START] * len(lanes)
     return [q for q, _ in lanes], [p for _, p in lanes], [at for at, _ in begin], [seq for _, seq in begin]
+
+
+def guarded_arguments(
+    worker: str = "w1",
+    take: int = 25,
+    *,
+    look: int = 50,
+    keys: int = 50,
+    park: bool = True,
+    start: Position = START,
+    hint: Position = (datetime(9999, 1, 1, tzinfo=UTC), 0),
+    queues: Sequence[str] = ("default",),
+    vacated: Sequence[tuple[str, str]] = (),
+    buckets: Sequence[int] = (),
+    suspects: bool = False,
+    known: Mapping[str, tuple[int, int]] = JOB,
+    lease: float = LEASE,
+    rescan: bool = False,
+) -> tuple[Any, ...]:
+    """Of the guarded claim, from the start, as if all had been passed before; `buckets` of the first are owned."""
+    lanes = [(queue, priority, owned) for owned in (False, True) for priority in range(4) for queue in queues]
+    knows = Known(dict(known))
+    return (
+        [queue for queue, _, _ in lanes], [priority for _, priority, _ in lanes], [owned for _, _, owned in lanes],
+        [start[0]] * len(lanes), [start[1]] * len(lanes), [hint[0]] * len(lanes), [hint[1]] * len(lanes),
+        [queues[0]] * len(buckets), list(buckets), [queue for queue, _ in vacated], [key for _, key in vacated],
+        [True] * len(vacated), look, keys, take, suspects, park, knows.kinds, knows.spread, worker, lease, rescan,
+    )  # fmt: skip
 
 
 @asynccontextmanager

@@ -97,9 +97,9 @@ class GuardedCourse(Course):
         full = head[LOOKED] >= look
         self._note_passed(head)
         self._settle(rows, self._ends(rows, full), began, rescan, idle=not claims and not full)
-        if claims:
-            decided = head[LOOKED] - (len(rows) - len(claims))
-            self._density += (len(claims) / max(decided, 1) - self._density) * 0.3
+        decided = head[LOOKED] - (len(rows) - len(claims))
+        if decided > 0 and (claims or full):  # a look full of rows behind their heads makes the next one longer
+            self._density += (len(claims) / decided - self._density) * 0.3
         return Batch(claims, more=not claims and (full or self._patrolling))
 
     async def hand_over(self, link: Link, limit: int) -> list[Claim]:

@@ -180,7 +180,8 @@ begin
     end if;
 
     -- 2. The heads of those keys, by a snapshot taken after their locks; none while a row is in processing. A head that is no
-    -- candidate is "next" when we passed it before, or it is parked: nobody will meet it on his way.
+    -- candidate is "next" when we passed it before, or it is parked: nobody will meet it on his way. A row that skips waits
+    -- for its retry only if it is due later than now, not than when this statement began: another may have released it since.
     if k_queues is not null then
         select array_agg(k.head) filter (where not k.at_work), array_agg(k.state) filter (where not k.at_work),
                array_agg(k.queue) filter (where k.head is null), array_agg(k.key) filter (where k.head is null)
@@ -215,7 +216,8 @@ begin
                 where i.ordered and i.status in ('pending', 'blocked')
                   and i.queue = k.queue
                   and i.partition_key = k.key
-                  and not (i.skips and i.status::text = 'pending' and i.available_at > holdfast.clock())
+                  and not (i.skips and i.status::text = 'pending'
+                           and i.available_at > greatest(holdfast.clock(), clock_timestamp()))
                 order by i.seq
                 limit 1
             ) head on true
@@ -360,7 +362,8 @@ begin
             where i.ordered and i.status in ('pending', 'blocked')
               and i.queue = k.queue
               and i.partition_key = k.key
-              and not (i.skips and i.status::text = 'pending' and i.available_at > holdfast.clock())
+              and not (i.skips and i.status::text = 'pending'
+                       and i.available_at > greatest(holdfast.clock(), clock_timestamp()))
             order by i.seq
             limit 1
         ) h

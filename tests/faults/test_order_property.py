@@ -1,0 +1,188 @@
+"""P1, P3, P4 and P8 under random plans.
+
+Late commits, rollbacks, failures, cancellations, deaths, stale owners, buckets with two owners or none.
+
+HOLDFAST_LONG=1 plays many more plans.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests.support.order import KEYS, Hire, Plan, Row, Transaction, World, check, play, prepare
+from tests.support.pooler import direct
+
+from holdfast.db.database import Database
+from holdfast.inbox import guarded
+from holdfast.model.floor import Floor
+
+pytestmark = pytest.mark.faults
+
+EXAMPLES = 300 if os.environ.get("HOLDFAST_LONG") == "1" else 10
+PATROL = 0.3
+
+QUEUES = ["block"] * 4 + ["skip"] * 2 + ["owned"] * 3 + ["plain", "loose"]
+FATES = ["complete"] * 14 + ["fail"] * 3 + ["doom", "abandon", "snooze", "release", "stall", "kill", "kill twice"]
+
+rows = st.builds(
+    Row,
+    queue=st.sampled_from(QUEUES),
+    key=st.sampled_from(KEYS),
+    fate=st.sampled_from(FATES),
+    ms=st.sampled_from([0, 0, 1, 5, 20]),
+    priority=st.sampled_from([1, 1, 1, 0, 3]),
+)
+transactions = st.builds(
+    Transaction,
+    rows=st.lists(rows, min_size=1, max_size=3).map(tuple),
+    hold_ms=st.sampled_from([0, 0, 0, 5, 30, 100, 300]),
+    commits=st.sampled_from([True] * 5 + [False]),
+    pause_ms=st.sampled_from([0, 0, 2, 10, 50]),
+    cancels=st.sampled_from([False] * 5 + [True]),
+)
+hires = st.builds(
+    Hire,
+    capacity=st.sampled_from([50, 50, 3, 1]),
+    hand_over=st.sampled_from(["take", "take", "take", "leave", "never"]),
+)
+plans = st.builds(
+    Plan,
+    producers=st.lists(st.lists(transactions, min_size=4, max_size=8).map(tuple), min_size=4, max_size=4).map(tuple),
+    workers=st.tuples(hires, hires, hires),
+    shares=st.lists(st.tuples(*[st.frozensets(st.sampled_from(KEYS))] * 3), max_size=5).map(tuple),
+)
+
+
+@pytest.fixture
+def noted_url(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database that notes each change; workers that patrol more often than they usually do."""
+    asyncio.run(prepare(migrated_url))
+    monkeypatch.setattr(guarded, "PATROL_EVERY", PATROL)
+    return migrated_url
+
+
+@pytest.mark.timeout(1200)
+def test_order_holds_through_everything(noted_url: str) -> None:
+    seen = {"jobs": 0, "claims": 0, "deaths": 0, "stale": 0, "dropped": 0}
+
+    @settings(
+        max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck),
+        phases=(Phase.explicit, Phase.reuse, Phase.generate),  # an example takes seconds, and races do not shrink
+    )  # fmt: skip
+    @given(plan=plans)
+    def hold(plan: Plan) -> None:
+        world = asyncio.run(play(noted_url, plan))
+        check(world)
+        seen["jobs"] += len(world.committed)
+        seen["claims"] += sum(1 for change in world.changes if change.claims)
+        seen["deaths"] += world.deaths
+        seen["stale"] += len(world.stale)
+        seen["dropped"] += len(world.dropped)
+
+    hold()
+    print(seen)
+    assert all(seen.values()), f"the plans left something out: {seen}"
+
+
+# The same plan, with one guard after another taken away: what the checks are worth.
+
+
+def crowd() -> Plan:
+    """Everybody wants the same key; on another, single rows are committed late."""
+    row, late = Row("block", "a", ms=3), Transaction((Row("block", "b"),), hold_ms=250)
+    eager = (Transaction((row,), pause_ms=1),) * 12
+    return Plan((eager, (Transaction((row, row)), late) * 4), (Hire(), Hire(), Hire()))
+
+
+def alter_claim(url: str, *changes: tuple[str, str], also: str = "select") -> None:
+    """Put another condition into the guarded claim."""
+
+    async def alter() -> None:
+        connection = await asyncpg.connect(direct(url))
+        text = await connection.fetchval("select pg_get_functiondef('holdfast.claim_guarded'::regproc)")
+        for old, new in changes:
+            assert text.count(old) >= 1, old
+            text = text.replace(old, new)
+        await connection.execute(text)
+        await connection.execute(also)
+        await connection.close()
+
+    asyncio.run(alter())
+
+
+def play_crowd(url: str) -> World:
+    return asyncio.run(play(url, crowd()))
+
+
+def test_the_crowd_is_well_behaved(noted_url: str) -> None:
+    check(play_crowd(noted_url))
+
+
+def newest_first(url: str) -> None:
+    alter_claim(url, ("order by i.seq\n            limit 1", "order by i.seq desc\n            limit 1"))
+
+
+def several_at_a_time(url: str) -> None:
+    alter_claim(
+        url,
+        ("p.ordered and p.status = 'processing'", "false"),
+        also="drop index holdfast.idx_inbox_partition_processing",
+    )
+
+
+def one_generation(url: str) -> None:
+    alter_claim(url, ("lease_generation = i.lease_generation + 1", "lease_generation = 1"))
+
+
+@pytest.mark.parametrize(
+    ("take_away", "broken"),
+    [(newest_first, "P8: .* ended after its claim"), (several_at_a_time, "P8: .* was claimed while")],
+)
+def test_without_its_guards_order_is_lost_and_that_is_seen(
+    noted_url: str, take_away: Callable[[str], None], broken: str
+) -> None:
+    take_away(noted_url)
+    world = play_crowd(noted_url)
+    with pytest.raises(AssertionError, match=broken):
+        check(world)
+
+
+def test_a_generation_that_does_not_rise_is_seen(noted_url: str) -> None:
+    one_generation(noted_url)
+    world = asyncio.run(play(noted_url, Plan(((Transaction((Row("block", "a", "doom"),)),),), (Hire(),))))
+    with pytest.raises(AssertionError, match="P4"):
+        check(world)
+
+
+def test_a_stale_owner_that_can_write_is_seen(noted_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Database.sql
+
+    def unfenced(database: Database, room: str, name: str) -> str:
+        text = honest(database, room, name)
+        if (room, name) != ("inbox", "complete"):
+            return text
+        assert "and i.lease_generation = c.generation" in text and "i.claimed_by = $5" in text
+        text = text.replace("and i.lease_generation = c.generation", "").replace(
+            "and i.status::text = 'processing'", ""
+        )
+        return text.replace("i.claimed_by = $5", "$5::text is not null")
+
+    monkeypatch.setattr(Database, "sql", unfenced)
+    stalled = Transaction((Row("block", "a", "stall"),))
+    behind = Transaction((Row("block", "a", "complete", 100),) * 3)
+    world = asyncio.run(play(noted_url, Plan(((stalled, behind),), (Hire(), Hire()))))
+    with pytest.raises(AssertionError, match="P3"):
+        check(world)
+
+
+def test_a_row_that_is_passed_over_is_seen(noted_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rescans that begin where the last claim ended: late commits wait for a patrol."""
+    honest = Floor.starts
+    monkeypatch.setattr(Floor, "starts", lambda floor, rescan: honest(floor, False))
+    world = play_crowd(noted_url)
+    with pytest.raises(AssertionError, match=r"rescans of .* passed"):
+        check(world)

@@ -88,6 +88,8 @@ class Plan:
     workers: tuple[Hire, ...]
     shares: tuple[tuple[frozenset[str], ...], ...] = ()
     """Per stretch of time and worker, the keys whose buckets it takes for its own; at last they are dealt out well."""
+    linger_ms: int = 0
+    """Up to so long claims stop between their statements, and all who change a row before they commit."""
 
 
 @dataclass
@@ -160,18 +162,22 @@ class World:
 
 
 NOTED = """
+create table pace (seconds float8);
+insert into pace values (0);
+create function linger() returns void language sql volatile as 'select pg_sleep(random() * seconds) from public.pace';
 create table changes (
     n bigint generated always as identity, id uuid, queue text, key text, before text, after text,
     generation bigint, fence bigint, at timestamptz default clock_timestamp());
 create function note_change() returns trigger language plpgsql as $$
 begin
     if tg_op = 'DELETE' then
-        insert into changes (id, queue, key, before, after, generation, fence)
+        insert into public.changes (id, queue, key, before, after, generation, fence)
         values (old.id, old.queue, old.partition_key, old.status, 'gone', old.lease_generation, old.fence);
     elsif old.status <> new.status then
-        insert into changes (id, queue, key, before, after, generation, fence)
+        insert into public.changes (id, queue, key, before, after, generation, fence)
         values (new.id, new.queue, new.partition_key, old.status, new.status, new.lease_generation, new.fence);
     end if;
+    perform public.linger();
     return null;
 end
 $$;
@@ -187,9 +193,23 @@ EMPTIED = "truncate holdfast.inbox, holdfast.archive, holdfast.chores, changes"
 
 
 async def prepare(url: str) -> None:
-    """Let the database take notes."""
+    """Let the database take notes, and linger when it is told to."""
     connection = await asyncpg.connect(direct(url))
     await connection.execute(NOTED)
+    await connection.close()
+    await alter_claim(
+        url, *((f"\n    -- {step}. ", f"\n    perform public.linger(); -- {step}. ") for step in (2, 3, 4, 5))
+    )
+
+
+async def alter_claim(url: str, *changes: tuple[str, str]) -> None:
+    """Put other text into the guarded claim."""
+    connection = await asyncpg.connect(direct(url))
+    text = await connection.fetchval("select pg_get_functiondef('holdfast.claim_guarded'::regproc)")
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    await connection.execute(text)
     await connection.close()
 
 
@@ -197,6 +217,7 @@ async def play(url: str, plan: Plan) -> World:
     """Run the plan on an emptied inbox until everything is at rest."""
     async with _connected(url) as observer:
         await observer.execute(EMPTIED)
+        await observer.execute("update pace set seconds = $1", plan.linger_ms / 1000)
         world = World(database_at(url), observer)
         keeper = asyncio.create_task(Housekeeper(world.database, CHORES_EVERY, grace=0.0).run())
         dealer = asyncio.create_task(_deal(world, plan))
@@ -388,7 +409,7 @@ class _Worker:
         """Sleep until the lease has run out and the row is another's, or nobody's; then try to write."""
         held = "select from holdfast.inbox where id = $1 and lease_generation = $2 and status = 'processing'"
         while await self._world.ask(held, claim.id, claim.generation):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.02)
         self._world.stale.append((claim, await self._end([(claim, Completed())])))
 
     async def _end(self, endings: Sequence[Ending]) -> Report:

@@ -7,13 +7,26 @@ HOLDFAST_LONG=1 plays many more plans.
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Coroutine
 
 import asyncpg
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.support.order import KEYS, Hire, Plan, Row, Transaction, World, alter_claim, check, play, prepare
+from tests.support.order import (
+    KEYS,
+    Hire,
+    Plan,
+    Row,
+    Transaction,
+    World,
+    alter_claim,
+    check,
+    fresh_claims,
+    play,
+    prepare,
+)
 from tests.support.pooler import direct
 
 from holdfast.db.database import Database
@@ -68,7 +81,7 @@ def noted_url(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.timeout(1200)
 def test_order_holds_through_everything(noted_url: str) -> None:
-    seen = {"jobs": 0, "claims": 0, "deaths": 0, "stale": 0, "dropped": 0}
+    seen: Counter[str] = Counter()
 
     @settings(
         max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck),
@@ -78,15 +91,19 @@ def test_order_holds_through_everything(noted_url: str) -> None:
     def hold(plan: Plan) -> None:
         world = asyncio.run(play(noted_url, plan))
         check(world)
-        seen["jobs"] += len(world.committed)
-        seen["claims"] += sum(1 for change in world.changes if change.claims)
-        seen["deaths"] += world.deaths
-        seen["stale"] += len(world.stale)
-        seen["dropped"] += len(world.dropped)
+        seen.update(
+            jobs=len(world.committed),
+            claims=sum(1 for change in world.changes if change.claims),
+            parked=sum(1 for change in world.changes if change.after == "blocked"),
+            fresh=len(list(fresh_claims(world))),
+            deaths=world.deaths,
+            stale=len(world.stale),
+            dropped=len(world.dropped),
+        )
 
     hold()
-    print(seen)
-    assert all(seen.values()), f"the plans left something out: {seen}"
+    print(dict(seen))
+    assert all(seen.values()), f"the plans left something out: {dict(seen)}"
 
 
 # The same plan, with one guard after another taken away: what the checks are worth.

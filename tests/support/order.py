@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
@@ -47,9 +47,12 @@ CHORES_EVERY = 0.1
 POLL = 0.01
 SHARES_LAST = 0.2
 """Seconds for which the workers believe in one distribution of the buckets."""
+NEVER = datetime.max.replace(tzinfo=UTC)
 BOUND = 5.0
 """Seconds for which a row may wait although its key is free: a few times what a rescan, a patrol, a round of chores, a
 backoff and a bucket without an owner take together."""
+LONG = timedelta(seconds=0.25)
+"""After that, whoever ended the row before has committed, and nobody can have passed the next one meanwhile."""
 REST = 20.0
 """Seconds in which everything has ended after the last commit: lease, backoff and 10 s are promised."""
 
@@ -100,8 +103,9 @@ class Sent:
     began: float
     committed: float = 0.0
     """After the commit had returned; began and committed are of this process's clock."""
-    committed_at: datetime | None = None
-    """The same by the server's."""
+    commits_at: datetime = NEVER
+    committed_at: datetime = NEVER
+    """Before and after the commit, by the server's clock."""
 
 
 @dataclass(frozen=True)
@@ -310,13 +314,14 @@ async def _transact(world: World, connection: Connection, planned: Transaction, 
         await transaction.rollback()
         world.dropped |= sent.keys()
         return
+    commits_at = await connection.fetchval("select clock_timestamp()")
     # Before the commit: a row may be claimed before its producer hears that it was committed.
     world.committed |= sent
     await transaction.commit()
     now = time.monotonic()
     at = await connection.fetchval("select clock_timestamp()")
     for each in sent.values():
-        each.committed, each.committed_at = now, at
+        each.committed, each.commits_at, each.committed_at = now, commits_at, at
     mine += sent
 
 
@@ -535,14 +540,14 @@ def _in_order(world: World, queue: str, key: str, changes: Sequence[Change]) -> 
 
 
 def _waits(world: World, changes: Sequence[Change]) -> Iterator[tuple[Change, timedelta, bool]]:
-    """Each claim of a key with the time since it was possible, and whether the commit alone had made it so."""
+    """Each claim of a key with the time since it was possible, and whether the key had long been free at the commit."""
     free_at: datetime | None = None
     for change in changes:
         if change.claims:
-            committed_at = world.committed[change.id].committed_at
-            assert committed_at is not None
-            possible = committed_at if free_at is None else max(committed_at, free_at)
-            yield change, change.at - possible, possible == committed_at and change.generation == 1
+            sent = world.committed[change.id]
+            possible = sent.committed_at if free_at is None else max(sent.committed_at, free_at)
+            long_free = free_at is None or free_at + LONG < sent.commits_at
+            yield change, change.at - possible, long_free and change.generation == 1
         elif change.before == "processing" or change.ends:
             free_at = change.at
 
@@ -557,14 +562,17 @@ def _rescans_pass_nothing_over(world: World) -> None:
 
     Or by the next, when its transaction had been set aside; and by one more when another worker held the key.
     """
+    for change, claim in fresh_claims(world):
+        ready = world.committed[change.id].committed
+        for worker, calls in world.calls.items():
+            missed = [call for call in calls if call.began >= ready and call.ended < claim.began]
+            assert len(missed) <= 2, f"{len(missed)} rescans of {worker} passed {change} over"
+
+
+def fresh_claims(world: World) -> Iterator[tuple[Change, Call]]:
+    """First claims of rows that anybody could have claimed when they were committed, with the call that did it."""
     for (queue, _), changes in _by_key(world).items():
-        if queue in OWNED:
-            continue
         for change, _, fresh in _waits(world, changes):
-            claim = world.claims.get((change.id, change.generation))
-            if claim is None or not fresh:
-                continue  # whoever claimed it died before it knew
-            ready = world.committed[change.id].committed
-            for worker, calls in world.calls.items():
-                missed = [call for call in calls if call.began >= ready and call.ended < claim.began]
-                assert len(missed) <= 2, f"{len(missed)} rescans of {worker} passed {change} over"
+            claim = world.claims.get((change.id, change.generation))  # None: whoever claimed it died of it
+            if queue not in OWNED and fresh and claim is not None:
+                yield change, claim

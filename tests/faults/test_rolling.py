@@ -42,8 +42,11 @@ def finished(fleet: Fleet) -> int:
 
 
 def drain_when_full(fleet: Fleet, worker: Worker) -> None:
-    """While it holds more than it can have started: what is left of that goes back."""
-    held = "select count(*) from holdfast.inbox where status = 'processing' and claimed_by = any (%s)"
+    """While it holds more slow jobs than it can have started: what is left of them goes back."""
+    held = (
+        "select count(*) from holdfast.inbox "
+        "where status = 'processing' and claimed_by = any (%s) and kind = 'sleep_async'"
+    )
     wait_until(lambda: fleet.inbox.one(held, fleet.names(worker)) > 2 * CONCURRENCY)
     worker.send(signal.SIGTERM)
 

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.support.inbox import Session, move_clock, until_waiting
+from tests.support.inbox import Session, move_clock, until, until_waiting
 
 from holdfast.inbox import ending
 from holdfast.model.job import Claim
@@ -239,6 +239,28 @@ async def test_release_gives_the_attempt_back_and_is_due_at_once(one: Session) -
     assert (row["status"], row["attempts"], row["lease_generation"], row["crashes"]) == ("pending", 0, 1, 0)
     assert before <= row["available_at"] <= await now(one)
     assert [(c.id, c.generation) for c in await one.claim()] == [(id, 2)]
+
+
+async def test_release_comes_back_for_what_was_locked_at_that_moment(one: Session, two: Session) -> None:
+    """A renewal may hold the row just then: it must not cost the attempt, nor the time of a lease."""
+    ids = await one.add(3)
+    claims = await one.claim()
+    transaction = two.connection.transaction()
+    await transaction.start()
+    await two.connection.execute("select from holdfast.inbox where id = any ($1) for update", ids[:2])
+    releasing = asyncio.create_task(end(one, claims, Released()))
+    await until(two.connection, "select status = 'pending' from holdfast.inbox where id = $1", ids[2])
+    await transaction.commit()
+    assert (await releasing).released == 3
+    rows = [await one.row(id) for id in ids]
+    assert {(row["status"], row["attempts"]) for row in rows} == {("pending", 0)}
+
+
+async def test_release_does_not_ask_for_ever_for_what_another_has(one: Session, two: Session) -> None:
+    (id,) = await one.add()
+    (claim,) = await one.claim("w1")
+    await one.connection.execute("update holdfast.inbox set claimed_by = 'w2', lease_generation = 2 where id = $1", id)
+    assert (await end(one, [claim], Released())).released == 0
 
 
 async def test_release_worker_hands_back_all_of_one_worker(one: Session) -> None:

@@ -6,6 +6,8 @@ what ended under this very fence is looked up before anything is called lost.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,6 +18,10 @@ import asyncpg
 from ..model.job import Claim
 from ..model.outcome import Abandoned, Completed, Failed, Outcome, Released, Snoozed
 from ..probes import probe
+
+log = logging.getLogger("holdfast.worker")
+
+RELEASE_TRIES, RELEASE_AGAIN = 100, 0.01
 
 Ending = tuple[Claim, Outcome]
 
@@ -116,10 +122,22 @@ async def _snooze(runner: Runner, worker: str, endings: Sequence[Ending], report
 
 
 async def _release(runner: Runner, worker: str, endings: Sequence[Ending], report: Report) -> None:
-    ids, generations = _fences(endings)
-    probe("release.before")
-    rows = await runner.run("inbox", "release", ids, generations, worker)
-    report.released += len(rows)
+    """Hand back, and once more what was locked at that moment: by a renewal, most likely, which is over soon."""
+    left = list(endings)
+    for _ in range(RELEASE_TRIES):
+        ids, generations = _fences(left)
+        probe("release.before")
+        released = {row[0] for row in await runner.run("inbox", "release", ids, generations, worker)}
+        report.released += len(released)
+        if len(released) == len(left):
+            return
+        left = [ending for ending in left if ending[0].id not in released]
+        held = {row[0] for row in await runner.run("inbox", "held", *_fences(left), worker)}
+        left = [ending for ending in left if ending[0].id in held]
+        if not left:
+            return
+        await asyncio.sleep(RELEASE_AGAIN)
+    log.warning("%s rows could not be handed back, since somebody locks them; their leases run out", len(left))
 
 
 def _note_lost(endings: Sequence[Ending], rows: Sequence[asyncpg.Record], report: Report) -> None:

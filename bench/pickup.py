@@ -24,6 +24,7 @@ from .processes import worker
 
 CASES: tuple[tuple[str, Sequence[str], float, int], ...] = (
     ("wake-ups, asleep", (), 0.4, 3),
+    ("wake-ups, a fleet of eight asleep", ("--processes", "8"), 0.4, 3),
     ("wake-ups, falling asleep", (), 0.1, 2),
     ("--no-notify --poll 20ms", ("--no-notify", "--poll", "20ms"), 0.1, 2),
     ("--no-notify --poll 1s", ("--no-notify",), 1.0, 1),
@@ -35,7 +36,7 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
     for name, options, pause, weight in CASES:
         waits, commits = await _waits(ground, options, weight * (100 if full else 30), pause)
         if weight == 3:
-            _add(results, "a bare commit, in between", commits)
+            _add(results, f"a bare commit, beside {name}", commits)
         _add(results, name, waits, at_most(10) if weight == 3 else None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..db.link import Link
 from ..model.job import Claim
@@ -11,7 +12,22 @@ from .claim import Batch, FreeCourse, Known
 from .guarded import GuardedCourse
 
 SELDOM = 0.02
-"""Seconds between looks at the guarded course when the last one found nothing and the free one finds plenty."""
+"""Seconds between looks at a course that had nothing while the other has plenty."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What the last look at a course gave, and when."""
+
+    found: bool = True
+    at: float = 0.0
+
+    @property
+    def due(self) -> bool:
+        return self.found or time.monotonic() - self.at > SELDOM
+
+    def looked(self, found: bool) -> None:
+        self.found, self.at = found, time.monotonic()
 
 
 class Claimer:
@@ -23,9 +39,9 @@ class Claimer:
         self.free.looks_for_guarded = not ordered
         self._in_use = ordered
         """Has anything ordered or owned been seen, or been promised by the tasks? Then both courses are run."""
-        self._guarded_next = False
-        self._guarded_found = False
-        self._guarded_at = 0.0
+        self._turns = {False: _Turn(), True: _Turn()}
+        """Of the free and of the guarded course."""
+        self._last = True
         self._empty_in_a_row = 0
 
     @property
@@ -36,24 +52,23 @@ class Claimer:
         """Claim up to `limit` due rows, of one course or the other."""
         if limit < 1:
             return Batch([])
-        guarded = self._choose()
+        guarded = self._last = self._choose()
         batch = await (self.guarded.claim(limit) if guarded else self.free.claim(limit))
-        if guarded:
-            self._guarded_at = time.monotonic()
-            self._guarded_found = bool(batch.claims) or batch.more
-        else:
+        found = bool(batch.claims) or batch.more
+        self._turns[guarded].looked(found)
+        if not guarded:
             self._in_use = self._in_use or self.free.guarded_waits or bool(self.free.owned)
             self.free.looks_for_guarded = not self._in_use
-        self._guarded_next = self._in_use and not guarded
-        self._empty_in_a_row = 0 if batch.claims or batch.more else self._empty_in_a_row + 1
+        self._empty_in_a_row = 0 if found else self._empty_in_a_row + 1
         more = batch.more or (not batch.claims and self._in_use and self._empty_in_a_row < 2)
         return Batch(batch.claims, batch.suspects, more)
 
     def _choose(self) -> bool:
-        """The guarded course this time?"""
-        if not self._guarded_next:
+        """The guarded course this time? They take turns; one that had nothing is asked seldom while the other has."""
+        if not self._in_use:
             return False
-        return self._guarded_found or self._empty_in_a_row > 0 or time.monotonic() - self._guarded_at > SELDOM
+        other = not self._last
+        return other if self._empty_in_a_row or self._turns[other].due else self._last
 
     async def claim_suspect(self) -> Claim | None:
         """Claim one row that is to run alone."""

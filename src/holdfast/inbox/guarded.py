@@ -22,7 +22,7 @@ from ..model.floor import Floor, Lane, Position
 from ..model.job import Claim
 from .claim import AT, AVAILABLE_AT, CLAIM, LANE, PAUSED, SEQ, Batch, Course, Known
 
-KEYS, KEYS_LEAST = 250, 10
+KEYS, KEYS_LEAST = 500, 10
 """Most keys per claim: each holds an advisory lock, and their memory is shared by the whole server."""
 LOOK_LEAST, LOOK_MOST = 50, 2000
 """Rows looked at per claim: more when many of them are not the heads of their keys."""

@@ -318,6 +318,9 @@ class Engine:
             return True
         if self._draining.is_set():
             return False
+        if self.claimer.guarded.vacated > self.settings.batch // 2:  # more than one link can hand over in good time
+            await self._hand_over(self.ledger.room, self._claim_link)
+            return True
         at = marks.now()
         owned = [queue for queue in self.claimer.free.owned if queue in self._queues]
         self.claimer.guarded.own(await self._shares.owned(owned))
@@ -353,9 +356,9 @@ class Engine:
                     self._note_failure(error, failures)
                     await asyncio.sleep(backoff(failures))
 
-    async def _hand_over(self, limit: int) -> None:
+    async def _hand_over(self, limit: int, link: Link | None = None) -> None:
         at = marks.now()
-        self._take(await self.claimer.guarded.hand_over(self._key_link, limit), at)
+        self._take(await self.claimer.guarded.hand_over(link or self._key_link, limit), at)
 
     def _take(self, claims: list[Claim], at: int) -> None:
         if not claims:

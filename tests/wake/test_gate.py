@@ -15,6 +15,8 @@ from holdfast.db.database import Database
 from holdfast.schema.migrate import migrate
 from holdfast.tasks import Task
 
+pytestmark = pytest.mark.direct  # LISTEN itself: there is none behind a pooler
+
 WAKE = "select holdfast.wake(%s)"
 
 

@@ -16,6 +16,8 @@ from holdfast.db.database import Database
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.schema.migrate import migrate
 
+pytestmark = pytest.mark.direct  # LISTEN itself: there is none behind a pooler
+
 WORKERS = 8
 PRODUCTION = ("--lease", "90s", "--housekeeping", "10s", "--poll", "1s")
 SETTLED = """

@@ -22,6 +22,8 @@ from holdfast.worker.ledger import Ledger
 from holdfast.worker.listener import Listener
 from holdfast.worker.settings import WorkerSettings
 
+pytestmark = pytest.mark.direct  # LISTEN itself: there is none behind a pooler
+
 NEVER = 3600.0
 """A pause so long that only a wake-up ends it."""
 

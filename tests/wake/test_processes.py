@@ -20,6 +20,8 @@ from holdfast.worker.loading import load_app
 from holdfast.worker.settings import WorkerSettings
 from holdfast.worker.supervisor import Supervisor
 
+pytestmark = pytest.mark.direct  # LISTEN itself: there is none behind a pooler
+
 async def main():
     app = "tests.apps.effects:hf"
     settings = WorkerSettings(poll_min=3600, poll_max=3600, lease=3, housekeeping=60, concurrency=2)

@@ -1,17 +1,18 @@
 """A drain asked for in the registry, as `holdfast workers drain` does: real workers, and one in an application."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests.support.pooler import database_at
 from tests.support.waiting import until, wait_until
 from tests.support.workers import Fleet, Inbox
 
 from holdfast import Holdfast
-from holdfast.db.database import Database
 from holdfast.db.link import Link
 from holdfast.ownership import members
 
@@ -24,7 +25,7 @@ OPTIONS = ["--heartbeat", str(HEARTBEAT)]
 def drain(inbox: Inbox, *words: str) -> None:
     subprocess.run(
         [sys.executable, "-m", "holdfast.cli", "workers", "drain", *words, "--yes"],
-        check=True, env={"HOLDFAST_DATABASE_URL": inbox.url}, capture_output=True, timeout=60,
+        check=True, env={**os.environ, "HOLDFAST_DATABASE_URL": inbox.url}, capture_output=True, timeout=60,
     )  # fmt: skip
 
 
@@ -97,7 +98,7 @@ async def test_a_worker_in_an_application_obeys_too(fleet: Fleet) -> None:
 
 
 async def test_a_draining_worker_that_was_given_up_comes_back_draining(fleet: Fleet) -> None:
-    link = Link(Database(fleet.inbox.url), "test")
+    link = Link(database_at(fleet.inbox.url), "test")
     for name in ("asked", "left", "well"):
         await members.register(link, name, {})
     await link.run("ownership", "drain", ["asked"])

@@ -1,12 +1,11 @@
 """P8: rows of an ordered key run one at a time and in order; everything else about a key, statement by statement."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 import asyncpg
-import pytest_asyncio
-from tests.support.inbox import Session, guarded_arguments, move_clock, session, until_waiting
+from tests.support.inbox import Session, guarded_arguments, move_clock, until_waiting
 from tests.support.pooler import direct
 
 from holdfast.inbox.claim import CLAIM
@@ -16,18 +15,6 @@ from holdfast.model.job import Claim
 from holdfast.model.outcome import Completed, Failed, Outcome, Released, Snoozed
 
 KEY = ("default", "k")
-
-
-@pytest_asyncio.fixture
-async def one(migrated_url: str) -> AsyncIterator[Session]:
-    async with session(migrated_url, "one") as opened:
-        yield opened
-
-
-@pytest_asyncio.fixture
-async def two(migrated_url: str) -> AsyncIterator[Session]:
-    async with session(migrated_url, "two") as opened:
-        yield opened
 
 
 async def add(session: Session, count: int = 1, key: str = "k", **options: object) -> list[UUID]:

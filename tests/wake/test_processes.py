@@ -14,13 +14,13 @@ from tests.support.waiting import wait_until
 from tests.support.workers import ROOT, Fleet, Inbox, Worker
 from tests.wake.conftest import Flags
 
+pytestmark = pytest.mark.direct  # LISTEN itself: there is none behind a pooler
+
 SUPERVISOR = """
 import asyncio
 from holdfast.worker.loading import load_app
 from holdfast.worker.settings import WorkerSettings
 from holdfast.worker.supervisor import Supervisor
-
-pytestmark = pytest.mark.direct  # LISTEN itself: there is none behind a pooler
 
 async def main():
     app = "tests.apps.effects:hf"

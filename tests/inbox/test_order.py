@@ -43,7 +43,7 @@ async def test_what_is_not_parked_is_passed_and_found_through_its_key(one: Sessi
     rows = await one.guarded_rows(park=False)
     (claim,) = [Claim(*row[CLAIM]) for row in rows if row["id"]]
     assert (claim.id, rows[0]["passed_queues"], rows[0]["passed_keys"]) == (ids[0], ["default"], ["k"])
-    assert [row["lane"] for row in rows] == [0]  # nothing was left: the floor may go on
+    assert [row["lane"] for row in rows[1:]] == [0]  # nothing was left: the floor may go on
     assert await statuses(one, ids) == ["processing", "pending", "pending"]
     await end(one, claim, Completed())
     assert await one.claim_guarded(look=0, vacated=[KEY], hint=START) == []  # before the floor: met on the way
@@ -168,7 +168,7 @@ async def test_a_key_in_another_hand_is_left_and_the_floor_is_told(one: Session,
     async with two.connection.transaction():
         await two.connection.fetchval("select pg_try_advisory_xact_lock(holdfast.key_lock('default', 'k'))")
         rows = await one.guarded_rows()
-        assert [(row["lane"], row["id"], row["seq"]) for row in rows] == [
+        assert [(row["lane"], row["id"], row["seq"]) for row in rows[1:]] == [
             (2, None, (await one.row(id))["seq"]) for id in ids
         ]
         assert await statuses(one, ids) == ["pending", "pending"]
@@ -180,7 +180,7 @@ async def test_more_heads_than_room_are_left_pending(one: Session) -> None:
     rows = await one.guarded_rows(take=2)
     taken = {row["id"] for row in rows if row["id"]}
     assert len(taken) == 2
-    assert [row["lane"] for row in rows if not row["id"]] == [2, 2]
+    assert [row["lane"] for row in rows[1:] if not row["id"]] == [2, 2]
     assert await statuses(one, [id for id in ids if id not in taken]) == ["pending", "pending"]
 
 

@@ -32,6 +32,7 @@ STRIDE = 17
 PATROL_EVERY = 8.0
 PATROL_CHUNK = 500
 
+# The first row of an answer is about the call; claims, and rows that were left as they were, follow.
 LOOKED, PARKED, END_LANE, END_AT, END_SEQ, BUSY = range(24, 30)
 PASSED, EMPTY = slice(30, 32), slice(32, 34)
 
@@ -97,7 +98,7 @@ class GuardedCourse(Course):
         full = head[LOOKED] >= look
         self._note_passed(head)
         self._settle(rows, self._ends(rows, full), began, rescan, idle=not claims and not full)
-        decided = head[LOOKED] - (len(rows) - len(claims))
+        decided = head[LOOKED] - (len(rows) - 1 - len(claims))
         if decided > 0 and (claims or full):  # a look full of rows behind their heads makes the next one longer
             self._density += (len(claims) / decided - self._density) * 0.3
         return Batch(claims, more=not claims and (full or self._patrolling))
@@ -203,7 +204,7 @@ class GuardedCourse(Course):
             # The buckets of an owned lane share its floor: it moves when all of them have been looked through.
             ends[last - 1] = None if self.floor.lanes[last - 1].owned else (head[END_AT], head[END_SEQ])
             ends[last:] = [None] * (len(ends) - last)
-        for row in rows:
+        for row in rows[1:]:
             if row[LANE]:
                 place, end = (row[AVAILABLE_AT], row[SEQ]), ends[row[LANE] - 1]
                 ends[row[LANE] - 1] = place if end is None else min(end, place)
@@ -212,7 +213,7 @@ class GuardedCourse(Course):
 
 def _claims(rows: list[asyncpg.Record]) -> list[Claim]:
     """Oldest first, whatever the order of the keys."""
-    claimed = [row for row in rows if row[CLAIM.start] is not None]
+    claimed = [row for row in rows[1:] if row[CLAIM.start] is not None]
     claimed.sort(key=lambda row: (row[AVAILABLE_AT], row[SEQ]))
     return [Claim(*row[CLAIM]) for row in claimed]
 

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
 import asyncpg
 
 from .context import Context, TxContext
-from .db import callers, pooler
 from .db.address import resolve_pooler, resolve_url
 from .db.database import Database
-from .db.link import backoff, translate
-from .db.portal import Portal
 from .definitions import OnFailure, Upcast, define, skips
-from .errors import ConfigurationError, Contended, InvalidInput, NotFound, SchemaError, Unreachable
-from .inbox import enqueue
-from .inbox.enqueue import Order
+from .desk import Desk
+from .errors import ConfigurationError, NotFound
 from .model.durations import Duration, seconds
-from .model.job import Job
 from .model.limits import DEFAULT_LIMITS, Limits, check_flag, check_name, check_schema
 from .schema import migrate
-from .tasks import Maker, Task
+from .tasks import Task
 from .views.questions import JobState, job_state
 from .worker.settings import WorkerSettings
 
@@ -36,15 +30,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-COPY_FROM = 5000
-"""Rows from which `enqueue_many` uses COPY by itself."""
-UNKNOWN_TRIES = 8
-"""How often an enqueue of our own is tried, always under the same id, before an unknown outcome is the caller's."""
-
-
-REFUSED = "HF001"
-"""SQLSTATE of input that our SQL functions refuse."""
 
 
 class TaskDecorator(Protocol):
@@ -80,9 +65,7 @@ class Holdfast:
         self._database: Database | None = None
         self.limits = limits
         self.tasks: dict[str, Task[Any, Any]] = {}
-        self._portal = Portal()
-        self._pools: dict[asyncio.AbstractEventLoop, asyncpg.Pool[asyncpg.Record]] = {}
-        self._lock = threading.Lock()
+        self.desk = Desk(lambda: self.database)
 
     @property
     def database(self) -> Database:
@@ -166,107 +149,6 @@ class Holdfast:
             return function
 
         return register
-
-    # Enqueueing on a connection of our own
-
-    def caller(self, connection: Any) -> callers.Caller:
-        """The way to run operations on someone's open connection."""
-        return callers.caller(connection)
-
-    async def enqueue_own(self, maker: Maker, arguments: dict[str, Any]) -> Job:
-        """Enqueue one job; when the answer is lost, ask again under the same id, which cannot add a second."""
-        order, terms = maker.order(arguments), maker.terms
-
-        async def enqueue_one(connection: Any, repeated: bool) -> Job:
-            operation = (enqueue.again if repeated else enqueue.one)(self.database, order, terms)
-            return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
-
-        return await self._insist(enqueue_one)
-
-    async def enqueue_many_own(self, maker: Maker, orders: Sequence[Order], copy: bool | None) -> list[Job]:
-        """Enqueue all or none, as patiently as `enqueue_own`."""
-        keyed = any(order.idempotency_key is not None for order in orders)
-        if copy and keyed:
-            raise InvalidInput("copy", "COPY cannot look up idempotency keys; leave copy out")
-        copying = len(orders) >= COPY_FROM and not keyed if copy is None else copy
-
-        async def enqueue_all(connection: Any, repeated: bool) -> list[Job]:
-            if repeated:
-                operation = enqueue.all_again(self.database, orders, maker.terms)
-                return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
-            async with connection.transaction():
-                if copying:
-                    return await self._copy(connection, maker, orders)
-                made: enqueue.Made = {}
-                for part in enqueue.many(self.database, orders, maker.terms):
-                    made |= part.decode(await connection.fetch(part.sql, *part.parameters))
-            return [made[order.id] for order in orders]
-
-        return await self._insist(enqueue_all) if orders else []
-
-    async def _copy(self, connection: Any, maker: Maker, orders: Sequence[Order]) -> list[Job]:
-        sql, parameters = enqueue.before_copy(self.database, maker.terms)
-        answer = await connection.fetchrow(sql, *parameters)
-        await connection.copy_records_to_table(
-            "inbox",
-            schema_name=self.database.schema,
-            columns=enqueue.COLUMNS,
-            records=enqueue.records(orders, maker.terms, answer),
-        )
-        return [Job(order.id) for order in orders]
-
-    async def _insist(self, ask: Callable[[Any, bool], Awaitable[T]]) -> T:
-        """Ask until there is an answer; `ask` is told whether it asked before."""
-        failures = 0
-        while True:
-            try:
-                pool = await self._pool()
-                with self._translated():
-                    async with pool.acquire() as connection:
-                        return await ask(connection, failures > 0)
-            except (Unreachable, Contended):
-                failures += 1
-                if failures == UNKNOWN_TRIES:
-                    raise
-                await asyncio.sleep(backoff(failures))
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError) as error:
-            raise SchemaError(
-                f"The schema {self.database.schema!r} at {self.database.shown} is missing or older than this release "
-                f"({error}). Run: {migrate.command(self.database.schema)}"
-            ) from error
-        except Exception as error:
-            if (refusal := self.database.refusal(error)) is not None:
-                raise refusal from None
-            if getattr(error, "sqlstate", None) == REFUSED:
-                field, _, problem = str(error).partition(": ")
-                raise InvalidInput(field, problem) from None
-            if refused := self.database.refusal(error):
-                raise refused from None
-            translated = translate(error)
-            if translated is error:
-                raise
-            if isinstance(translated, Unreachable):
-                raise self.database.unreachable(error) from error
-            raise translated from error
-
-    async def _pool(self) -> asyncpg.Pool[asyncpg.Record]:
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            pool = self._pools.get(loop)
-            if pool is None:
-                for gone in [other for other in self._pools if other.is_closed()]:
-                    del self._pools[gone]
-                pool = self._pools[loop] = self.database.pool(max_size=10, command_timeout=30, reset=pooler.keep)
-        return await pool
-
-    def portal_run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it on our own event loop, in a thread, and wait."""
-        return self._portal.run(work)
 
     # Working
 
@@ -378,21 +260,11 @@ class Holdfast:
 
     async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run the statement of `room/name.sql` on a connection of our own."""
-        pool = await self._pool()
-        with self._translated():
-            return list(await pool.fetch(self.database.sql(room, name), *arguments))
+        return await self.desk.query(room, name, *arguments)
 
     async def close(self) -> None:
         """Close the connections of this event loop, and those of the synchronous calls."""
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.close()
-        if self._portal.running:
-            loop = self._portal.loop()
-            other = self._pools.pop(loop, None)
-            if other is not None:
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(other.close(), loop))
-            self._portal.stop()
+        await self.desk.close()
 
     def close_sync(self) -> None:
         """As `close`, for code that does not await."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -40,6 +40,8 @@ class Definition:
     arguments: type[msgspec.Struct]
     names: tuple[str, ...]
     """Of its arguments."""
+    required: tuple[str, ...]
+    """Those of them that have no default."""
     decoder: msgspec.json.Decoder[msgspec.Struct]
     ordered: bool | None = None
     skips: bool | None = None
@@ -112,6 +114,7 @@ def define(
         is_async=is_async,
         arguments=arguments,
         names=tuple(name for name in arguments.__struct_fields__ if name != "type_"),
+        required=tuple(entry.name for entry in msgspec.structs.fields(arguments) if entry.required),
         decoder=msgspec.json.Decoder(arguments, dec_hook=_from_plain),
         ordered=check_flag("ordered", ordered),
         skips=skips(on_failure),
@@ -175,7 +178,7 @@ def _from_plain(kind: type, value: Any) -> Any:
     raise NotImplementedError(f"a {kind.__name__} cannot be read from JSON")
 
 
-def bind(definition: Definition, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+def bind(definition: Definition, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by name; refuses unknown and missing ones."""
     names = definition.names
     if len(arguments) > len(names):
@@ -189,7 +192,7 @@ def bind(definition: Definition, arguments: tuple[Any, ...], keywords: dict[str,
         if name in bound:
             raise InvalidPayload(name, "was given twice")
         bound[name] = value
-    for entry in msgspec.structs.fields(definition.arguments):
-        if entry.required and entry.name not in bound:
-            raise InvalidPayload(entry.name, f"is missing; {definition.kind} needs it")
+    for name in definition.required:
+        if name not in bound:
+            raise InvalidPayload(name, f"is missing; {definition.kind} needs it")
     return bound

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 
+from .db import callers
 from .db.callers import AsyncConnection
 from .definitions import Definition, bind
 from .errors import InvalidInput, InvalidPayload
@@ -18,7 +19,7 @@ from .inbox import enqueue
 from .inbox.enqueue import Order, Terms
 from .model import payload as payloads
 from .model.durations import Duration, seconds
-from .model.ids import new_id
+from .model.ids import JobId, new_id, new_ids
 from .model.job import Job
 from .model.limits import PRIORITIES, Limits, check_instant, check_int, check_key, check_name
 
@@ -51,6 +52,7 @@ class Task(Generic[P, R]):
         self._app = app
         self._definition = definition
         self._options = options
+        self._made: Maker | None = None
         self.__doc__ = definition.function.__doc__
         self.__name__ = definition.kind
         self.__wrapped__ = definition.function
@@ -81,13 +83,13 @@ class Task(Generic[P, R]):
         chosen = replace(self._options, **options)
         if connection is None:
             return Task(self._app, self._definition, chosen)
-        caller = self._app.caller(connection)
+        caller = callers.caller(connection)
         door = OnAsync if caller.awaited else OnSync
         return door(caller, Maker(self._app.database, self._app.limits, self._definition, chosen))
 
     async def enqueue(self, *arguments: P.args, **keywords: P.kwargs) -> Job:
         """Enqueue on a connection of our own; committed when it returns."""
-        return await self._app.enqueue_own(self._maker(), self._bind(arguments, keywords))
+        return await self._app.desk.enqueue(self._maker(), self._bind(arguments, keywords))
 
     async def enqueue_many(
         self,
@@ -98,11 +100,11 @@ class Task(Generic[P, R]):
     ) -> list[Job]:
         """Enqueue one job per mapping of arguments, all or none. `copy`: use COPY; None: when there are very many."""
         maker = self._maker()
-        return await self._app.enqueue_many_own(maker, maker.orders(arguments, idempotency_keys), copy)
+        return await self._app.desk.enqueue_many(maker, maker.orders(arguments, idempotency_keys), copy)
 
     def enqueue_sync(self, *arguments: P.args, **keywords: P.kwargs) -> Job:
         """As `enqueue`, for code that does not await."""
-        return self._app.portal_run(self._app.enqueue_own(self._maker(), self._bind(arguments, keywords)))
+        return self._app.desk.wait_for(self.enqueue(*arguments, **keywords))
 
     def enqueue_many_sync(
         self,
@@ -112,10 +114,12 @@ class Task(Generic[P, R]):
         copy: bool | None = None,
     ) -> list[Job]:
         """As `enqueue_many`, for code that does not await."""
-        return self._app.portal_run(self.enqueue_many(arguments, idempotency_keys=idempotency_keys, copy=copy))
+        return self._app.desk.wait_for(self.enqueue_many(arguments, idempotency_keys=idempotency_keys, copy=copy))
 
     def _maker(self) -> Maker:
-        return Maker(self._app.database, self._app.limits, self._definition, self._options)
+        if self._made is None:
+            self._made = Maker(self._app.database, self._app.limits, self._definition, self._options)
+        return self._made
 
     def _bind(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
         return bind(self._definition, arguments, keywords)
@@ -147,6 +151,7 @@ class Maker:
         self.definition = definition
         self.options = options
         self.terms = self._terms()
+        self.key = self._key("key")
 
     def _terms(self) -> Terms:
         options, task = self.options, self.definition
@@ -175,44 +180,43 @@ class Maker:
         )
 
     def order(self, arguments: dict[str, Any]) -> Order:
-        options = self.options
-        text = payloads.encode(self.definition.kind, arguments, self.limits)
-        try:
-            self.definition.decoder.decode(text)
-        except msgspec.ValidationError as error:
-            message, _, path = str(error).partition(" - at `$.")
-            raise InvalidPayload(path.rstrip("`") or "payload", message) from None
-        return Order(
-            id=options.id or new_id(),
-            payload=text,
-            key=check_key("key", options.key, self.limits) if options.key is not None else None,
-            idempotency_key=check_key("idempotency_key", options.idempotency_key, self.limits)
-            if options.idempotency_key is not None
-            else None,
-        )
+        """One job."""
+        return self._order(self.options.id or new_id(), arguments, self._key("idempotency_key"))
 
     def orders(self, many: Iterable[Mapping[str, Any]], idempotency_keys: Iterable[str] | None) -> list[Order]:
+        """One job for each mapping of arguments."""
         if self.options.idempotency_key is not None or self.options.id is not None:
             raise InvalidInput("idempotency_key", "one key cannot stand for many jobs; pass idempotency_keys=[…]")
         rows = list(many)
         keys: list[str | None] = list(idempotency_keys) if idempotency_keys is not None else [None] * len(rows)
         if len(keys) != len(rows):
             raise InvalidInput("idempotency_keys", f"expected one for each of {len(rows)} jobs, got {len(keys)}")
-        return [self._numbered(position, *pair) for position, pair in enumerate(zip(rows, keys, strict=True))]
+        return list(map(self._numbered, range(len(rows)), new_ids(len(rows)), rows, keys))
 
-    def _numbered(self, position: int, arguments: Mapping[str, Any], idempotency_key: str | None) -> Order:
-        if not isinstance(arguments, Mapping):
-            raise InvalidPayload(
-                f"[{position}]",
-                f"expected arguments by name, such as {{'order_id': 1}}, got a {type(arguments).__name__}",
-            )
+    def _numbered(self, position: int, id: JobId, arguments: Mapping[str, Any], key: str | None) -> Order:
         try:
-            order = self.order(bind(self.definition, (), dict(arguments)))
-            if idempotency_key is None:
-                return order
-            return replace(order, idempotency_key=check_key("idempotency_key", idempotency_key, self.limits))
+            if type(arguments) is not dict and not isinstance(arguments, Mapping):
+                raise InvalidPayload(
+                    "", f"expected arguments by name, such as {{'order_id': 1}}, got a {type(arguments).__name__}"
+                )
+            checked = check_key("idempotency_key", key, self.limits) if key is not None else None
+            return self._order(id, bind(self.definition, (), arguments), checked)
         except InvalidInput as refused:
-            raise type(refused)(f"[{position}].{refused.field}", refused.problem) from None
+            field = f"[{position}].{refused.field}" if refused.field else f"[{position}]"
+            raise type(refused)(field, refused.problem) from None
+
+    def _order(self, id: UUID, arguments: dict[str, Any], idempotency_key: str | None) -> Order:
+        text = payloads.encode(self.definition.kind, arguments, self.limits)
+        try:
+            self.definition.decoder.decode(text)
+        except msgspec.ValidationError as error:
+            message, _, path = str(error).partition(" - at `$.")
+            raise InvalidPayload(path.rstrip("`") or "payload", message) from None
+        return Order(id, text, self.key, idempotency_key)
+
+    def _key(self, field: str) -> str | None:
+        key = getattr(self.options, field)
+        return check_key(field, key, self.limits) if key is not None else None
 
 
 def _or_default(field: str, value: int | None, default: int, low: int, high: int) -> int:

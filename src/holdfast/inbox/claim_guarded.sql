@@ -1,4 +1,4 @@
--- Claim rows that are ordered, owned, or suspects: see holdfast.claim_guarded in 0005_guarded_claim.sql.
+-- Claim rows that are ordered, owned, or suspects: see holdfast.claim_guarded in 0005_leaner.sql.
 -- Takes    $1–$5 lanes: queue, priority, of owned rows?, start (available_at, seq); $6, $7 their hints; $8, $9 the buckets that
 --          are ours; $10–$12 vacated keys: queue, key, were rows of it passed?; $13 rows to look at; $14 keys to lock;
 --          $15 rows to take; $16 one suspect instead?; $17 park?; $18–$22 as $6–$10 of claim.sql.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
 from uuid import UUID
+
+import msgspec
 
 from ..db.callers import Operation, Row
 from ..db.database import Database
@@ -26,8 +28,7 @@ COLUMNS = (
 """What COPY sends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(msgspec.Struct, frozen=True, gc=False):
     """One job to enqueue, checked and encoded."""
 
     id: UUID
@@ -110,10 +111,11 @@ def _once_many(database: Database, orders: Sequence[Order], terms: Terms) -> Ope
 
 
 def _many(database: Database, orders: Sequence[Order], terms: Terms) -> Operation[Made]:
-    keys = [order.key if order.key is not None else str(order.id) for order in orders]
+    ids = [str(order.id) for order in orders]
+    keys = [order.key if order.key is not None else id for order, id in zip(orders, ids, strict=True)]
     return Operation(
         database.sql("inbox", "enqueue_many"),
-        ([str(order.id) for order in orders], keys, [bucket(key) for key in keys], [order.payload for order in orders],
+        (ids, keys, [bucket(key) for key in keys], [order.payload for order in orders],
          terms.queue, terms.priority, terms.delay, terms.instant, terms.max_attempts, terms.version, terms.headers,
          terms.ordered, terms.skips),
         lambda rows: {order.id: Job(order.id) for order in orders},
@@ -158,15 +160,16 @@ def before_copy(database: Database, terms: Terms) -> tuple[str, tuple[object, ..
     )
 
 
-def records(orders: Sequence[Order], terms: Terms, answer: Row) -> list[tuple[object, ...]]:
-    """The rows as COPY sends them. The answer's time is the server's, taken after the transaction drew its xid."""
+def records(orders: Sequence[Order], terms: Terms, answer: Row) -> Iterator[tuple[object, ...]]:
+    """The rows as COPY sends them. The answer's time is the server's, taken after the transaction drew its xid.
+
+    One by one: the server stores the first while the last are made.
+    """
     now, ordered, skips, owned = answer[:4]
     at = max(terms.at, now) if terms.at is not None else now + timedelta(seconds=terms.delay or 0)
-    rows: list[tuple[object, ...]] = []
+    same = (
+        terms.queue, terms.priority, at, terms.max_attempts, terms.version, terms.headers, ordered, skips, owned
+    )  # fmt: skip
     for order in orders:
         key = order.key if order.key is not None else str(order.id)
-        rows.append(
-            (order.id, key, bucket(key), order.payload, terms.queue, terms.priority, at, terms.max_attempts,
-             terms.version, terms.headers, ordered, skips, owned)
-        )  # fmt: skip
-    return rows
+        yield (order.id, key, bucket(key), order.payload, *same)

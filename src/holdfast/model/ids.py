@@ -14,9 +14,17 @@ JobId = NewType("JobId", uuid.UUID)
 
 
 def new_id() -> JobId:
-    """48 bits of milliseconds, then 74 random bits."""
-    random = int.from_bytes(os.urandom(10), "big")
-    value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | random
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
+    return new_ids(1)[0]
+
+
+def new_ids(number: int) -> list[JobId]:
+    """48 bits of milliseconds, then 74 random bits each."""
+    now = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80
+    random = os.urandom(10 * number)
+    return [_id(now | int.from_bytes(random[start : start + 10], "big")) for start in range(0, 10 * number, 10)]
+
+
+def _id(value: int) -> JobId:
+    """With version 7 and the variant of RFC 9562 in their places."""
+    value = value & ~(0xF << 76 | 0x3 << 62) | (0x7 << 76 | 0x2 << 62)
     return JobId(uuid.UUID(int=value))

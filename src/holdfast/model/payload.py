@@ -17,7 +17,8 @@ from .limits import DEFAULT_LIMITS, Limits, check_text
 
 def encode(kind: str, arguments: dict[str, Any], limits: Limits = DEFAULT_LIMITS) -> str:
     """The payload as it is stored: `{"type": kind, …arguments}`."""
-    return _encode("payload", {"type": kind, **_plain(arguments, "", 1, limits)}, limits)
+    plain = arguments if _is_plain(arguments, limits.depth) else _plain(arguments, "", 1, limits)
+    return _encode("payload", {"type": kind, **plain}, limits)
 
 
 def encode_value(field: str, value: Any, limits: Limits = DEFAULT_LIMITS) -> str | None:
@@ -34,6 +35,36 @@ def _encode(field: str, plain: Any, limits: Limits) -> str:
             "store the data elsewhere and enqueue a reference to it",
         )
     return encoded.decode()
+
+
+def _is_plain(value: Any, levels: int) -> bool:
+    """Is it of JSON's own types, and nothing to refuse in it? The quick look, which most payloads pass; `_plain` is
+    the one that converts, and that says what is wrong where."""
+    kind = type(value)
+    if kind is str:
+        return "\0" not in value and (value.isascii() or _is_unicode(value))
+    if kind is int:
+        return bool(-(2**63) <= value < 2**64)
+    if value is None or kind is bool:
+        return True
+    if kind is float:
+        return math.isfinite(value)
+    if levels <= 1:
+        return False
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str or not _is_plain(key, 0) or not _is_plain(item, levels - 1):
+                return False
+        return True
+    return kind is list and all(_is_plain(item, levels - 1) for item in value)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _plain(value: Any, path: str, depth: int, limits: Limits) -> Any:

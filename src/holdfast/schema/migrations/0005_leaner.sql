@@ -1,5 +1,30 @@
+-- Less work for the same.
+
 -- The inbox's pages are filled to half, so that a claim's new version of a row stays on its page: 160 bytes of WAL less.
 alter table holdfast.inbox set (fillfactor = 50);
+
+-- "wake" again, for the producer who has nothing to tell: one function with plain expressions (see 0004_wake.sql).
+create or replace function holdfast.wake(queue text, delay float8 default null, at timestamptz default null) returns boolean
+    language plpgsql volatile
+    as $$
+#variable_conflict use_variable
+declare
+    asleep constant bigint := holdfast.flag('asleep', queue);
+begin
+    if delay > 0 or at > clock_timestamp() then
+        return false;
+    elsif pg_try_advisory_lock(asleep) then                 -- nobody sleeps
+        return not pg_advisory_unlock(asleep);
+    elsif holdfast.is_up(holdfast.flag('awake', queue))
+       or exists (select from holdfast.queues q where q.name = queue and q.paused_at is not null)
+       or holdfast.setting('notify') = 'false'
+       or pg_notification_queue_usage() > 0.5 then          -- a full queue fails the commit: no hint is worth that
+        return false;
+    end if;
+    perform pg_notify(holdfast.channel(), ':' || queue);
+    return true;
+end
+$$;
 
 -- The guarded claim again, at three quarters of its cost: the same decisions under the same locks (see 0003_order.sql).
 --

@@ -1,0 +1,159 @@
+"""The desk: where calls of our own are made, on our own connections, with patience and with errors in our own words."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import asyncpg
+
+from .db.connections import Connections
+from .db.database import Connection, Database
+from .db.link import backoff, translate
+from .db.portal import Portal
+from .errors import Contended, InvalidInput, SchemaError, Unreachable
+from .inbox import enqueue
+from .inbox.enqueue import Order
+from .model.job import Job
+from .schema import migrate
+
+if TYPE_CHECKING:
+    from .tasks import Maker
+
+T = TypeVar("T")
+
+COPY_FROM = 5000
+"""Rows from which `enqueue_many` uses COPY by itself."""
+UNKNOWN_TRIES = 8
+"""How often an enqueue of our own is tried, always under the same id, before an unknown outcome is the caller's."""
+REFUSED = "HF001"
+"""SQLSTATE of input that our SQL functions refuse."""
+
+
+class Desk:
+    """One for each application; connections are kept per event loop."""
+
+    def __init__(self, find_database: Callable[[], Database]) -> None:
+        self._find_database = find_database
+        """Called on first use, so that importing an application needs no database."""
+        self._connections: dict[asyncio.AbstractEventLoop, Connections] = {}
+        self._lock = threading.Lock()
+        self._portal = Portal()
+
+    async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Run the statement of `room/name.sql` and commit it."""
+        database = self._find_database()
+
+        async def run(connection: Connection) -> list[asyncpg.Record]:
+            return list(await connection.fetch(database.sql(room, name), *arguments))
+
+        with self._translated(database):
+            return await self._here(database).use(run)
+
+    async def enqueue(self, maker: Maker, arguments: dict[str, Any]) -> Job:
+        """Enqueue one job; when the answer is lost, ask again under the same id, which cannot add a second."""
+        order = maker.order(arguments)
+
+        async def one(connection: Connection, repeated: bool) -> Job:
+            operation = (enqueue.again if repeated else enqueue.one)(maker.database, order, maker.terms)
+            return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
+
+        return await self._insist(maker.database, one)
+
+    async def enqueue_many(self, maker: Maker, orders: Sequence[Order], copy: bool | None) -> list[Job]:
+        """Enqueue all or none, as patiently as `enqueue`."""
+        keyed = any(order.idempotency_key is not None for order in orders)
+        if copy and keyed:
+            raise InvalidInput("copy", "COPY cannot look up idempotency keys; leave copy out")
+        copying = len(orders) >= COPY_FROM and not keyed if copy is None else copy
+
+        async def all_of_them(connection: Connection, repeated: bool) -> list[Job]:
+            if repeated:
+                operation = enqueue.all_again(maker.database, orders, maker.terms)
+                return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
+            async with connection.transaction():
+                if copying:
+                    return await _copy(connection, maker, orders)
+                made: enqueue.Made = {}
+                for part in enqueue.many(maker.database, orders, maker.terms):
+                    made |= part.decode(await connection.fetch(part.sql, *part.parameters))
+            return [made[order.id] for order in orders]
+
+        return await self._insist(maker.database, all_of_them) if orders else []
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on our own event loop, in a thread, and wait."""
+        return self._portal.run(work)
+
+    async def close(self) -> None:
+        """Close the connections of this event loop, and those of `wait_for`."""
+        mine = self._connections.pop(asyncio.get_running_loop(), None)
+        if mine is not None:
+            await mine.close()
+        if self._portal.running:
+            loop = self._portal.loop()
+            others = self._connections.pop(loop, None)
+            if others is not None:
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(others.close(), loop))
+            self._portal.stop()
+
+    async def _insist(self, database: Database, ask: Callable[[Connection, bool], Awaitable[T]]) -> T:
+        """Ask until there is an answer; `ask` is told whether it asked before."""
+        failures = 0
+        while True:
+            repeated = failures > 0
+            try:
+                with self._translated(database):
+                    return await self._here(database).use(lambda connection: ask(connection, repeated))  # noqa: B023
+            except (Unreachable, Contended):
+                failures += 1
+                if failures == UNKNOWN_TRIES:
+                    raise
+                await asyncio.sleep(backoff(failures))
+
+    def _here(self, database: Database) -> Connections:
+        loop = asyncio.get_running_loop()
+        here = self._connections.get(loop)
+        if here is None:
+            with self._lock:
+                for gone in [other for other in self._connections if other.is_closed()]:
+                    del self._connections[gone]
+                here = self._connections[loop] = Connections(database)
+        return here
+
+    @contextmanager
+    def _translated(self, database: Database) -> Iterator[None]:
+        try:
+            yield
+        except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError) as error:
+            raise SchemaError(
+                f"The schema {database.schema!r} at {database.shown} is missing or older than this release "
+                f"({error}). Run: {migrate.command(database.schema)}"
+            ) from error
+        except Exception as error:
+            if (refusal := database.refusal(error)) is not None:
+                raise refusal from None
+            if getattr(error, "sqlstate", None) == REFUSED:
+                field, _, problem = str(error).partition(": ")
+                raise InvalidInput(field, problem) from None
+            translated = translate(error)
+            if translated is error:
+                raise
+            if isinstance(translated, Unreachable):
+                raise database.unreachable(error) from error
+            raise translated from error
+
+
+async def _copy(connection: Connection, maker: Maker, orders: Sequence[Order]) -> list[Job]:
+    sql, parameters = enqueue.before_copy(maker.database, maker.terms)
+    answer = await connection.fetchrow(sql, *parameters)
+    await connection.copy_records_to_table(
+        "inbox",
+        schema_name=maker.database.schema,
+        columns=enqueue.COLUMNS,
+        records=enqueue.records(orders, maker.terms, answer),
+    )
+    return [Job(order.id) for order in orders]

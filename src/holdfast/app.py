@@ -11,11 +11,11 @@ from uuid import UUID
 
 import asyncpg
 
+from .calls import Calls
 from .context import Context, TxContext
 from .db.address import resolve_pooler, resolve_url
 from .db.database import Database
 from .definitions import OnFailure, Upcast, define, skips
-from .desk import Desk
 from .errors import ConfigurationError, NotFound
 from .model.durations import Duration, seconds
 from .model.limits import DEFAULT_LIMITS, Limits, check_flag, check_name, check_schema
@@ -65,7 +65,7 @@ class Holdfast:
         self._database: Database | None = None
         self.limits = limits
         self.tasks: dict[str, Task[Any, Any]] = {}
-        self.desk = Desk(lambda: self.database)
+        self.calls = Calls(lambda: self.database)
 
     @property
     def database(self) -> Database:
@@ -260,11 +260,11 @@ class Holdfast:
 
     async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run the statement of `room/name.sql` on a connection of our own."""
-        return await self.desk.query(room, name, *arguments)
+        return await self.calls.query(room, name, *arguments)
 
     async def close(self) -> None:
         """Close the connections of this event loop, and those of the synchronous calls."""
-        await self.desk.close()
+        await self.calls.close()
 
     def close_sync(self) -> None:
         """As `close`, for code that does not await."""

@@ -89,7 +89,7 @@ class Task(Generic[P, R]):
 
     async def enqueue(self, *arguments: P.args, **keywords: P.kwargs) -> Job:
         """Enqueue on a connection of our own; committed when it returns."""
-        return await self._app.desk.enqueue(self._maker(), self._bind(arguments, keywords))
+        return await self._app.calls.enqueue(self._maker(), self._bind(arguments, keywords))
 
     async def enqueue_many(
         self,
@@ -100,11 +100,11 @@ class Task(Generic[P, R]):
     ) -> list[Job]:
         """Enqueue one job per mapping of arguments, all or none. `copy`: use COPY; None: when there are very many."""
         maker = self._maker()
-        return await self._app.desk.enqueue_many(maker, maker.orders(arguments, idempotency_keys), copy)
+        return await self._app.calls.enqueue_many(maker, maker.orders(arguments, idempotency_keys), copy)
 
     def enqueue_sync(self, *arguments: P.args, **keywords: P.kwargs) -> Job:
         """As `enqueue`, for code that does not await."""
-        return self._app.desk.wait_for(self.enqueue(*arguments, **keywords))
+        return self._app.calls.wait_for(self.enqueue(*arguments, **keywords))
 
     def enqueue_many_sync(
         self,
@@ -114,7 +114,7 @@ class Task(Generic[P, R]):
         copy: bool | None = None,
     ) -> list[Job]:
         """As `enqueue_many`, for code that does not await."""
-        return self._app.desk.wait_for(self.enqueue_many(arguments, idempotency_keys=idempotency_keys, copy=copy))
+        return self._app.calls.wait_for(self.enqueue_many(arguments, idempotency_keys=idempotency_keys, copy=copy))
 
     def _maker(self) -> Maker:
         if self._made is None:

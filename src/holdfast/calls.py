@@ -1,4 +1,4 @@
-"""The desk: where calls of our own are made, on our own connections, with patience and with errors in our own words."""
+"""Calls of our own: on our own connections, with patience, and with errors in our own words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REFUSED = "HF001"
 """SQLSTATE of input that our SQL functions refuse."""
 
 
-class Desk:
+class Calls:
     """One for each application; connections are kept per event loop."""
 
     def __init__(self, find_database: Callable[[], Database]) -> None:

@@ -76,7 +76,7 @@ async def test_a_job_that_comes_while_a_fruitless_look_is_under_way_is_not_misse
             batch = await claim(limit)
             if looks == 1:
                 await t.enqueue()
-                await until(lambda: it.engine._woken.is_set())
+                await until(lambda: it.engine.claiming.woken.is_set())
             return batch
 
         monkeypatch.setattr(it.engine.claimer, "claim", and_then_work_comes)

@@ -183,7 +183,7 @@ async def test_the_rows_of_one_key_run_on_one_worker_while_the_pool_is_steady(
             workers.append(await stack.enter_async_context(own.worker(concurrency=5, **FAST)))
         await all_ended(inbox, await fill(step, keys=40, jobs=1))
         # All are there, and each has looked at the registry again since: the shares are as they stay.
-        shares = [worker.engine._shares for worker in workers]
+        shares = [worker.engine.claiming.shares for worker in workers]
         before = [share.refreshes for share in shares]
         await until(lambda: all(share.refreshes > n for share, n in zip(shares, before, strict=True)))
         witness.places.clear()

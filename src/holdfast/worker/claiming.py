@@ -1,0 +1,207 @@
+"""Claiming, in two loops: along the lanes, as many rows as there is room for; and through the ordered keys whose row
+has just ended here. Sleeps when there is nothing, and is woken when something comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ..db.link import Link, backoff
+from ..errors import Contended, Unreachable
+from ..inbox.claimer import Claimer
+from ..model.job import Claim
+from ..ownership.shares import Shares
+from . import ledger as marks
+from .completer import Completer
+from .hands import UNWRITTEN, Hands
+from .ledger import Ledger
+from .settings import WorkerSettings
+from .solo import Solo
+from .tally import Tally
+
+log = logging.getLogger("holdfast.worker")
+
+SOON = 0.02
+"""Seconds: a worker that looks again within them is awake, and nobody needs to wake it."""
+IN_VAIN = 0.015
+"""Seconds for which a worker that was woken for nothing does not hear; so a flood of wake-ups is no flood of looks."""
+
+
+class Claiming:
+    def __init__(
+        self,
+        claimer: Claimer,
+        queues: Sequence[str],
+        shares: Shares,
+        links: tuple[Link, Link],
+        hands: Hands,
+        completer: Completer,
+        settings: WorkerSettings,
+        ledger: Ledger,
+        tally: Tally,
+        draining: asyncio.Event,
+    ) -> None:
+        self.claimer = claimer
+        self.shares = shares
+        self._queues = queues
+        self._link, self._key_link = links
+        """The second connects when the first ordered row has ended."""
+        self._hands = hands
+        self._completer = completer
+        self._settings = settings
+        self._ledger = ledger
+        self._tally = tally
+        self._draining = draining
+        self._solo = Solo(claimer, hands, completer, draining)
+        self._vacant = asyncio.Event()
+        """An ordered row has ended here: its key may have a next one."""
+        self.woken = asyncio.Event()
+
+    def vacate(self, claim: Claim) -> None:
+        """This row of an ordered key has ended here."""
+        self.claimer.guarded.vacate(claim)
+        self._vacant.set()
+
+    def drain(self) -> None:
+        """`draining` was set: let the loops see it."""
+        self._hands.demand.set()
+        self._vacant.set()
+        self.woken.set()
+
+    async def release_vacated(self) -> None:
+        """We claim no more: the next of an ordered key is for others."""
+        with suppress(Unreachable, Contended):
+            if self.claimer.guarded.vacated > 0:
+                await self._hand_over(0)
+
+    # Along the lanes
+
+    async def along_lanes(self) -> None:
+        pause = self._settings.poll_min
+        failures = 0
+        while not self._draining.is_set():
+            want = self._want()
+            if want <= 0:
+                self._ledger.set_state(marks.BUSY)
+                await self._wait_demand()
+                continue
+            woken = self.woken.is_set()
+            self.woken.clear()
+            try:
+                found = await self._claim(want)
+                failures = 0
+            except Exception as error:
+                failures += 1
+                self._tally.reconnects += 1
+                _note_failure(error, failures)
+                self._ledger.set_state(marks.BUSY)
+                await self._sleep(backoff(failures))
+                continue
+            if found:
+                pause = self._settings.poll_min
+                self._ledger.set_state(marks.AWAKE)
+                continue
+            if woken:  # another was quicker, or it is nothing for us
+                self._ledger.set_state(marks.AWAKE, IN_VAIN)
+                await self._sleep(IN_VAIN)
+            nap = pause * random.uniform(0.75, 1.25)
+            self._ledger.set_state(marks.AWAKE if nap <= SOON else marks.ASLEEP, nap)
+            if await self._doze(nap):
+                pause = min(pause * 1.5, self._settings.poll_max)
+        self._ledger.set_state(marks.BUSY)
+
+    async def _claim(self, want: int) -> bool:
+        """False when there is nothing to do for now."""
+        if self._solo.due and await self._solo.run():
+            return True
+        if self._draining.is_set():
+            return False
+        if self.claimer.guarded.vacated > self._settings.batch // 2:  # more than one link can hand over in good time
+            await self._hand_over(self._ledger.room, self._link)
+            return True
+        at = marks.now()
+        owned = [queue for queue in self.claimer.free.owned if queue in self._queues]
+        self.claimer.guarded.own(await self.shares.owned(owned))
+        batch = await self.claimer.claim(want)
+        if batch.suspects is not None:
+            self._solo.wait = batch.suspects
+        self._tally.rescans = self.claimer.rescans
+        self._hands.take(batch.claims, at)
+        if self.claimer.guarded.vacated:
+            self._vacant.set()
+        return bool(batch.claims) or batch.more
+
+    def _want(self) -> int:
+        """How many rows to claim now: 0 until there is room worth a round trip."""
+        if self._overloaded():
+            return 0
+        held = self._hands.held + self.claimer.guarded.vacated
+        ahead = self._hands.ahead
+        room = min(self._settings.concurrency + ahead - held, self._settings.batch, self._ledger.room)
+        return room if room >= max(1, ahead // 2) or not self._hands.waiting else 0
+
+    def _overloaded(self) -> bool:
+        """Too much is unwritten, or nobody would look after what is claimed now."""
+        return self._completer.backlog >= UNWRITTEN or self._keeper_late()
+
+    def _keeper_late(self) -> bool:
+        """Nobody has renewed for a while: claim nothing more that nobody would look after."""
+        beat = self._ledger.beat
+        return beat != 0 and marks.now() - beat > self._settings.renew_every * 2e9
+
+    # Through the keys
+
+    async def through_keys(self) -> None:
+        """Go on with the keys whose row has ended here."""
+        failures = 0
+        while not self._draining.is_set():
+            await self._vacant.wait()
+            self._vacant.clear()
+            while self.claimer.guarded.vacated > 0 and not self._draining.is_set():
+                waiting = self.claimer.guarded.vacated
+                try:
+                    # One row has ended for each that may come, so there is room; claims along the lanes leave it.
+                    await self._hand_over(0 if self._overloaded() else self._ledger.room)
+                    failures = 0
+                    if self.claimer.guarded.vacated >= waiting:  # others hold those keys, for the moment of a claim
+                        await asyncio.sleep(self._settings.poll_min)
+                except Exception as error:
+                    failures += 1
+                    _note_failure(error, failures)
+                    await asyncio.sleep(backoff(failures))
+
+    async def _hand_over(self, limit: int, link: Link | None = None) -> None:
+        at = marks.now()
+        self._hands.take(await self.claimer.guarded.hand_over(link or self._key_link, limit), at)
+
+    # Waiting
+
+    async def _wait_demand(self) -> None:
+        self._hands.demand.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._hands.demand.wait()
+
+    async def _sleep(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._draining.wait()
+
+    async def _doze(self, seconds: float) -> bool:
+        """As `_sleep`, but a wake-up cuts it short; was it slept to its end?"""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.woken.wait()
+        except TimeoutError:
+            return True
+        return False
+
+
+def _note_failure(error: Exception, failures: int) -> None:
+    if not isinstance(error, (Unreachable, Contended)):
+        log.error("the claim failed; trying again", exc_info=error)
+    elif failures == 1:
+        log.warning("claim: %s; trying again", error)

@@ -1,0 +1,230 @@
+"""The hands of a worker: a fixed number, each takes the next claimed row, runs the attempt, and hands on how it ended.
+
+A hand is free when its handler returns, not when the ending is written. Claimed rows that still wait after STALE
+seconds, because something slow holds every hand, go back to the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from ..definitions import Definition
+from ..errors import Cancelled, LeaseLost, Timeout
+from ..model.job import Claim
+from ..model.outcome import Abandoned, Lost, Released
+from . import ledger as marks
+from .completer import Completer
+from .ledger import Ledger
+from .runner import Draining, JobRunner, Running
+from .settings import WorkerSettings
+from .tally import Tally
+
+log = logging.getLogger("holdfast.worker")
+
+AHEAD = 0.25
+"""Rows are claimed ahead when handlers are short: as many as their measured time lets start within so many seconds."""
+STALE = 2.0
+TURN = 0.001
+"""Seconds that the hands take at a time, all together, before the event loop goes round."""
+UNWRITTEN = 2000
+"""Most endings that may wait to be written before nothing more is started."""
+
+
+class Hands:
+    def __init__(
+        self,
+        definitions: Mapping[str, Definition],
+        settings: WorkerSettings,
+        ledger: Ledger,
+        tally: Tally,
+        completer: Completer,
+        draining: asyncio.Event,
+    ) -> None:
+        self._definitions = definitions
+        self._settings = settings
+        self._ledger = ledger
+        self._tally = tally
+        self._completer = completer
+        self._draining = draining
+        self._runner: JobRunner
+        self._ready: deque[Claim] = deque()
+        self._ready_since = 0.0
+        self._running: dict[int, Running] = {}
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._turn_ends = 0.0
+        self._turn_ended = False
+        self._handler_time = AHEAD
+        self.demand = asyncio.Event()
+        """There is room, or will be in a moment."""
+        self.vacate: Callable[[Claim], None] = lambda claim: None
+        """Called when a row of an ordered key has ended without the completer."""
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def held(self) -> int:
+        return len(self._ready) + len(self._running)
+
+    @property
+    def waiting(self) -> bool:
+        """Are there claimed rows that no hand has taken yet?"""
+        return bool(self._ready)
+
+    @property
+    def ahead(self) -> int:
+        """How many rows to hold beyond the running ones."""
+        if self._handler_time >= AHEAD:
+            return 0
+        return min(self._settings.prefetch, int(self._settings.concurrency * AHEAD / max(self._handler_time, 1e-6)))
+
+    def waits(self, claim: Claim) -> bool:
+        return claim in self._ready
+
+    def take(self, claims: list[Claim], at: int) -> None:
+        """These rows were claimed here, by a call that began at `at`."""
+        if not claims:
+            return
+        if not self._ready:
+            self._ready_since = time.monotonic()
+        hold = self._ledger.hold
+        for claim in claims:
+            claim.slot = hold(claim.id, claim.generation, at)
+        self._tally.claimed += len(claims)
+        self._ready.extend(claims)
+        self._begin_turn()
+        for _ in range(min(len(claims), len(self._idle))):
+            future = self._idle.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def release_ready(self) -> None:
+        """Hand back what did not start."""
+        while self._ready:
+            self._completer.add(self._ready.popleft(), Released())
+
+    # Running
+
+    async def work(self, runner: JobRunner) -> None:
+        """One hand, until it is cancelled."""
+        self._runner = runner
+        task = asyncio.current_task()
+        assert task is not None
+        while True:
+            if not self._ready or self._draining.is_set() or self._completer.backlog >= UNWRITTEN:
+                await self._rest()
+            elif time.perf_counter() > self._turn_ends:
+                await self._end_turn()
+            else:
+                await self._run(self._ready.popleft(), task)
+
+    async def _rest(self) -> None:
+        if self._ready and not self._draining.is_set():  # too much is unwritten: let the completer have its turn
+            await asyncio.sleep(0.001)
+            return
+        self.demand.set()
+        future = asyncio.get_running_loop().create_future()
+        self._idle.append(future)
+        await future
+
+    async def _end_turn(self) -> None:
+        """Handlers that never wait must not keep the claim loop and the completer from running beside them.
+
+        One turn for all hands together: were it one each, they would run one after the other until nothing is ready.
+        """
+        if not self._turn_ended:
+            self._turn_ended = True
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        await asyncio.sleep(0)
+
+    def _begin_turn(self) -> None:
+        self._turn_ended = False
+        self._turn_ends = time.perf_counter() + TURN
+
+    async def _run(self, claim: Claim, hand: asyncio.Task[None]) -> None:
+        if self._ledger.signal_of(claim.slot) == marks.LOST or self._ledger.expired(claim.slot, self._settings.lease):
+            self._completer.add(claim, Lost())
+            return
+        if claim.cancelled:
+            self._tally.cancelled += 1
+            self._completer.add(claim, Abandoned("cancelled while an earlier attempt ran", cancelled=True))
+            return
+        definition = self._definitions[claim.kind]
+        began = time.perf_counter()
+        running = Running(claim, began + definition.timeout, hand, definition.is_async)
+        self._ledger.start(claim.slot, marks.now() + int((definition.timeout + self._settings.grace) * 1e9))
+        self._running[claim.slot] = running
+        self._tally.started += 1
+        # If this raises, the worker ends and a thread may still be at it: the row stays in the ledger, for the
+        # supervisor to hand back when the process is gone, or for its lease to run out.
+        outcome = await self._runner.run(running)
+        del self._running[claim.slot]
+        took = time.perf_counter() - began
+        # Quick to believe that handlers are slow, slow to believe that they are fast.
+        self._handler_time += (took - self._handler_time) * (0.5 if took > self._handler_time else 0.1)
+        if outcome is None:
+            self._ledger.free(claim.slot)
+            if claim.ordered:
+                self.vacate(claim)
+        else:
+            self._completer.add(claim, outcome)
+        if len(self._ready) * 2 < self._settings.prefetch:
+            self.demand.set()
+
+    # Watching
+
+    def watch(self) -> None:
+        """To be called every few moments."""
+        if self._running:
+            self._stop_overdue()
+        if self._draining.is_set():
+            self.release_ready()
+        if self._ready and self._running and time.monotonic() - self._ready_since > STALE:
+            self._hand_back_stale()
+        self.publish()
+
+    def publish(self) -> None:
+        self._tally.running, self._tally.ready = len(self._running), len(self._ready)
+        self._tally.publish(self._ledger)
+
+    def read_signals(self) -> None:
+        """The keeper has left signals in the ledger."""
+        for running in list(self._running.values()):
+            match self._ledger.signal_of(running.claim.slot):
+                case marks.LOST:
+                    running.stop(LeaseLost("another owner may hold the job"))
+                case marks.CANCELLED:
+                    running.stop(Cancelled("cancelled while it ran"))
+
+    async def stop_running(self) -> None:
+        """Tell what still runs to end, and give it a second."""
+        for running in list(self._running.values()):
+            running.stop(Draining("the worker stops"))
+        deadline = time.monotonic() + 1
+        while any(r.cancellable for r in self._running.values()) and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        if self._running:
+            log.warning("%s handlers did not end when asked; their leases run out", len(self._running))
+
+    def _stop_overdue(self) -> None:
+        now = time.perf_counter()
+        for running in list(self._running.values()):
+            slot = running.claim.slot
+            if now > running.deadline:
+                limit = self._definitions[running.claim.kind].timeout
+                running.stop(Timeout(f"the attempt ran longer than the {limit:g} s that its task allows"))
+            elif self._ledger.expired(slot, self._settings.lease):
+                running.stop(LeaseLost("nobody renewed the lease in time"))
+
+    def _hand_back_stale(self) -> None:
+        """Every hand is busy with something slow; others may have time."""
+        if len(self._running) >= self._settings.concurrency:
+            log.info("handing back %s rows that could not start within %s s", len(self._ready), STALE)
+            self.release_ready()
+            self._handler_time = max(self._handler_time, AHEAD)
+        self._ready_since = time.monotonic()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import time
 import traceback
@@ -65,6 +66,9 @@ def main() -> int:
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(KNOWN)}")
     results = Results("full" if arguments.full else "reduced")
     interrupted = False
+    # Also when it was started in the background, where Ctrl-C is ignored, and when a supervisor ends it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         asyncio.run(_run(arguments.names or list(AXES), arguments.full, results, arguments.json))
     except KeyboardInterrupt:

@@ -16,7 +16,8 @@ SHALLOW = 1_000
 
 async def run(ground: Ground, results: Results, full: bool) -> None:
     # A drain takes a quarter of a second, so many are needed.
-    await _measure(ground, results, (SHALLOW, 100_000, 1_000_000), 9 if full else 3)
+    depths = (SHALLOW, 100_000, 1_000_000) if full else (SHALLOW, 30_000, 300_000)
+    await _measure(ground, results, depths, 9 if full else 5)
 
 
 async def run_deep(ground: Ground, results: Results, full: bool) -> None:

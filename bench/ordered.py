@@ -27,7 +27,7 @@ _STUCK = """
 
 async def run(ground: Ground, results: Results, full: bool) -> None:
     repeats = 5 if full else 3
-    await _beside_blocked(ground, results, repeats)
+    await _beside_blocked(ground, results, 5 if full else 2)
     jobs = 1_000_000 if full else 60_000
     keys = jobs // NEIGHBOURS
     filled: dict[str, tuple[str | None, int]] = {

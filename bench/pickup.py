@@ -8,6 +8,7 @@ jobs are long enough for the worker to fall asleep, but for one row, whose jobs 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -44,10 +45,10 @@ class Case:
 
 CASES = (
     Case("idle", "wake-ups, asleep", (), 0.4, 100, at_most(2.5), at_most(2)),
-    Case("fleet", "wake-ups, a fleet of eight asleep", ("--processes", "8"), 0.4, 50, at_most(10)),
+    Case("fleet", "wake-ups, a fleet of eight asleep", ("--processes", "8"), 0.4, 30, at_most(10)),
     Case("dozing", "wake-ups, falling asleep", (), 0.1, 50),
     Case("poll.20ms", "--no-notify --poll 20ms", ("--no-notify", "--poll", "20ms"), 0.1, 50),
-    Case("poll.1s", "--no-notify --poll 1s", ("--no-notify",), 1.0, 20),
+    Case("poll.1s", "--no-notify --poll 1s", ("--no-notify",), 1.0, 15),
 )
 
 
@@ -55,12 +56,14 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
     waits: dict[str, list[list[float]]] = {case.name: [] for case in CASES}
     commits: dict[str, list[list[float]]] = {case.name: [] for case in CASES}
     for case in turns(5 if full else 2, CASES):
-        of_jobs, of_commits = await _waits(ground, case.options, case.jobs if full else case.jobs // 4, case.pause)
+        of_jobs, of_commits = await _waits(
+            ground, case.options, case.jobs if full else max(case.jobs // 4, 10), case.pause
+        )
         waits[case.name].append(of_jobs)
         commits[case.name].append(of_commits)
     for case in CASES:
-        ours = {share: [_at(share, each) for each in waits[case.name]] for share in (50, 99)}
-        bare = {share: [_at(share, each) for each in commits[case.name]] for share in (50, 99)}
+        ours = {share: [percentile(share, each) for each in waits[case.name]] for share in (50, 99)}
+        bare = {share: [percentile(share, each) for each in commits[case.name]] for share in (50, 99)}
         jobs = len(waits[case.name][0])
         for share, words in ((50, "median"), (99, "99th percentile")):
             name = f"{case.name}.p{share}"
@@ -73,8 +76,9 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
             results.add("pickup", words, "", ratios(ours[99], bare[99]), case.p99, case=f"{case.name}.p99.share")
 
 
-def _at(share: int, ascending: list[float]) -> float:
-    return ascending[len(ascending) * share // 100]
+def percentile(share: int, ascending: list[float]) -> float:
+    """The nearest rank."""
+    return ascending[math.ceil(len(ascending) * share / 100) - 1]
 
 
 async def _waits(ground: Ground, options: Sequence[str], jobs: int, pause: float) -> tuple[list[float], list[float]]:

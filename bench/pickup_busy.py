@@ -18,6 +18,7 @@ from .app import urgent
 from .draining import until
 from .figures import Results
 from .ground import Ground, connected, fill, settle
+from .pickup import percentile
 from .processes import worker
 from .turns import turns
 
@@ -41,7 +42,7 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
             waits[case].append(await _once(url, watch, jobs))
     for case, (words, *_) in CASES.items():
         for share, name in ((50, "median"), (99, "99th percentile")):
-            values = [each[len(each) * share // 100] for each in waits[case]]
+            values = [percentile(share, each) for each in waits[case]]
             results.add("pickup", f"{words}: {name} of {jobs}", "ms", values, case=f"{case}.p{share}")
 
 

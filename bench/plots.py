@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from .figures import OURS, YARDSTICKS, Figure, Results
 from .svg import Bar, Line, bars, lines, ranges
 
+NAMES = {"bare": "a bare INSERT", "pgbench": "our SQL, pgbench"}
+
 
 @dataclass(frozen=True, slots=True)
 class Plot:
@@ -23,7 +25,7 @@ def _compared(axis: str, case: str, *more: tuple[str, str, str]) -> Callable[[Re
 
     def draw(results: Results, title: str) -> str | None:
         found = [results.find(axis, case, system) for system in (*results.systems, *YARDSTICKS)]
-        rows = [_bar(figure, figure.system) for figure in found if figure]
+        rows = [_bar(figure, NAMES.get(figure.system, figure.system)) for figure in found if figure]
         for system, place, label in more:
             other_axis, _, other_case = place.partition("/")
             if figure := results.find(other_axis, other_case, system):

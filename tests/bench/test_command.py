@@ -34,7 +34,7 @@ def test_an_unknown_axis_is_refused() -> None:
 @pytest.mark.slow
 def test_an_interrupt_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path) -> None:
     figures = tmp_path / "bench.json"
-    command = [sys.executable, "-m", "bench", "ring", "drain", "--json", str(figures)]
+    command = [sys.executable, "-m", "bench", "enqueue", "drain", "--json", str(figures)]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as process:
@@ -50,7 +50,7 @@ def test_an_interrupt_keeps_what_was_measured_and_leaves_no_process(tmp_path: Pa
         rest = process.stdout.read()
     assert process.returncode == 130, "".join(said) + rest
     assert "interrupted: what was not measured is missing above" in rest
-    assert "largest share" in figures.read_text(encoding="utf-8")
+    assert "one per commit" in figures.read_text(encoding="utf-8")
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in there))
 
 

@@ -57,6 +57,8 @@ BY_HAND: dict[str, tuple[Axis, str]] = {
     "backlog_10m": (backlog.run_deep, "backlog up to ten million; only when named (10 GB of disk)"),
 }
 KNOWN = AXES | BY_HAND
+BUSY = 0.5
+"""Load average from which we warn."""
 
 
 def main() -> int:
@@ -65,6 +67,8 @@ def main() -> int:
     if unknown := set(arguments.names) - KNOWN.keys():
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(KNOWN)}")
     results = Results("full" if arguments.full else "reduced")
+    if results.load > BUSY:
+        print(f"This machine is busy (load average {results.load:.1f}): figures will be low, and targets missed.")
     interrupted = False
     # Also when it was started in the background, where Ctrl-C is ignored, and when a supervisor ends it.
     signal.signal(signal.SIGINT, signal.default_int_handler)

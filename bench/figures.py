@@ -93,6 +93,8 @@ class Results:
     failures: dict[str, str] = field(default_factory=dict)
     """Axes that could not be measured, and why."""
     conditions: str = ""
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
+    """Of the machine before the run; what else it does makes absolute figures low."""
 
     def add(
         self, axis: str, name: str, unit: str, values: Sequence[float], target: Target | None = None, *,
@@ -154,7 +156,8 @@ class Results:
         """Under which conditions: those of a file that was read, else of this machine."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         return self.conditions or (
-            f"{self.size} size; {self.server}; Python {platform.python_version()}; {cores} cores; median (least–most)"
+            f"{self.size} size; {self.server}; Python {platform.python_version()}; {cores} cores, load average "
+            f"{self.load:.1f} before; median (least–most)"
         )
 
     def write(self, path: Path) -> None:

@@ -25,7 +25,7 @@ help:
 	@echo '             on several servers at a time                JOBS=3'
 	@echo 'make lint    ruff, mypy --strict, import-linter'
 	@echo 'make format  let ruff put the source in order'
-	@echo 'make bench   run the benchmarks                          ARGS="drain pinned", FULL=1 for full sizes'
+	@echo 'make bench   run the benchmarks, ten minutes or less     ARGS="drain pinned", FULL=1 for full sizes, ARGS=--help'
 	@echo 'make pins    renew requirements/*.txt (needs uv)'
 	@echo 'make clean   remove .venv and all caches'
 	@echo

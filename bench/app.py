@@ -1,13 +1,19 @@
-"""The application whose jobs the benchmarks run."""
+"""The applications whose jobs the benchmarks run; each axis starts its workers with the one that it needs."""
 
+import asyncio
 import time
 
 from holdfast import Holdfast
 
 hf = Holdfast()
+handlers = Holdfast()
+"""Handlers that take so many milliseconds, of each kind."""
+busy = Holdfast()
+"""Urgent jobs beside a queue that is always full."""
 
 NOTE = "x" * 60
 """Makes a payload of about 100 bytes."""
+MILLISECONDS = (0, 1, 50)
 
 
 @hf.task
@@ -19,3 +25,43 @@ async def noop(number: int, note: str) -> None:
 async def stamp(sent: float) -> float:
     """How long the job took from its enqueue call to here; its result is kept in the archive."""
     return time.time() - sent
+
+
+def _async(milliseconds: int) -> None:
+    async def wait(number: int, note: str) -> None:
+        if milliseconds:
+            await asyncio.sleep(milliseconds / 1000)
+
+    handlers.task(name=f"async_{milliseconds}")(wait)
+
+
+def _sync(milliseconds: int) -> None:
+    def wait(number: int, note: str) -> None:
+        if milliseconds:
+            time.sleep(milliseconds / 1000)
+
+    handlers.task(name=f"sync_{milliseconds}")(wait)
+
+
+KINDS = {"async": _async, "sync": _sync}
+"""How a handler can be written; each makes one of its kind."""
+
+for _make in KINDS.values():
+    for _milliseconds in MILLISECONDS:
+        _make(_milliseconds)
+
+
+@busy.task(name="stamp", priority=0)
+async def urgent(sent: float) -> float:
+    return time.time() - sent
+
+
+@busy.task(name="noop")
+async def at_once(number: int, note: str) -> None:
+    """Of a backlog in the same queue."""
+
+
+@busy.task(queue="busy")
+async def ten_ms(number: int, note: str) -> None:
+    """Of a backlog in another queue."""
+    await asyncio.sleep(0.01)

@@ -29,7 +29,7 @@ _TIMES = """
 
 _COUNTS = """
     select count(*)::int, count(distinct id)::int,
-           count(*) filter (where status = 'completed' and attempts = 1 and lease_generation = 1)::int,
+           count(*) filter (where status = 'completed' and attempts = 1 and (lease_generation = 1 or $1))::int,
            (select count(*) from holdfast.inbox)::int
     from holdfast.archive
 """
@@ -47,7 +47,9 @@ class Drained:
     quarters: Sequence[float]
     """Jobs per second of each."""
     memory: Sequence[float]
-    """Megabytes of supervisor and worker, largest of each quarter."""
+    """Megabytes of supervisor and workers together, largest of each quarter."""
+    worker_memory: Sequence[float]
+    """The same of the largest worker process alone."""
     worker_cpu: float
     server_cpu: float | None
     """None on a server that is not ours to look at."""
@@ -60,28 +62,43 @@ class Drained:
         return self.jobs / self.seconds
 
 
-async def drain(ground: Ground, url: str, watch: asyncpg.Connection, jobs: int, *options: str) -> Drained:
+async def drain(
+    ground: Ground, url: str, watch: asyncpg.Connection, jobs: int, *options: str, app: str = "hf",
+    handed_back: bool = False,
+) -> Drained:  # fmt: skip
     """Start `holdfast worker` and wait until `jobs` jobs, which stand ready, have ended."""
     wal = await watch.fetchval("select pg_current_wal_insert_lsn()")
-    with worker(url, *options) as supervisor:
+    with worker(url, *options, app=app) as supervisor:
         await _until(lambda: _claimed(watch), 1)
         began = _Usage.now(ground, supervisor)
         sizes, usages = await _watch(ground, watch, supervisor, jobs)
         await until_archived(watch, jobs)
         ended = _Usage.now(ground, supervisor)
         written = await watch.fetchval("select pg_current_wal_insert_lsn() - $1::pg_lsn", wal)
-    await _check(watch, jobs)
+    await check(watch, jobs, handed_back)
     marks = [row[1] for row in await watch.fetch(_TIMES, jobs // 4)]
     return Drained(
         jobs=jobs,
         seconds=marks[4] - marks[0],
         quarters=[jobs / 4 / (later - earlier) for earlier, later in pairwise(marks)],
-        memory=sizes,
+        memory=[size.together for size in sizes],
+        worker_memory=[size.largest for size in sizes],
         worker_cpu=ended.worker - began.worker,
         server_cpu=ended.server - began.server if ground.postmaster else None,
         cpu_quarters=[later.both - earlier.both for earlier, later in pairwise([began, *usages, ended])],
         wal=int(written),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """Megabytes of memory: of supervisor and workers together, and of the largest worker."""
+
+    together: float
+    largest: float
+
+    def or_more(self, together: float, largest: float) -> _Size:
+        return _Size(max(self.together, together), max(self.largest, largest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +115,14 @@ class _Usage:
     @property
     def both(self) -> float:
         return self.worker + self.server
+
+
+async def first(url: str, watch: asyncpg.Connection, jobs: int, *options: str) -> float:
+    """Jobs per second of the first so many of a backlog that stays, from the first claim on."""
+    with worker(url, *options):
+        await until_archived(watch, jobs)
+    rows = await watch.fetch(_TIMES, jobs)
+    return jobs / float(rows[1][1] - rows[0][1])
 
 
 async def until_archived(watch: asyncpg.Connection, jobs: int) -> None:
@@ -129,9 +154,9 @@ async def _claimed(watch: asyncpg.Connection) -> int:
 
 async def _watch(
     ground: Ground, watch: asyncpg.Connection, supervisor: int, jobs: int
-) -> tuple[list[float], list[_Usage]]:
+) -> tuple[list[_Size], list[_Usage]]:
     """Until all is claimed: the largest memory in each quarter, and the CPU used by the end of the first three."""
-    sizes = [0.0] * 4
+    sizes = [_Size(0.0, 0.0)] * 4
     usages: list[_Usage] = []
     pids = family(supervisor)
 
@@ -140,15 +165,16 @@ async def _watch(
         quarter = min(claimed * 4 // jobs, 3)
         while len(usages) < quarter:
             usages.append(_Usage.now(ground, supervisor))
-        sizes[quarter] = max(sizes[quarter], memory(pids))
+        sizes[quarter] = sizes[quarter].or_more(memory(pids), max(memory([pid]) for pid in pids[1:]))
         return claimed
 
     await _until(look, jobs)
     return sizes, usages
 
 
-async def _check(watch: asyncpg.Connection, jobs: int) -> None:
-    rows, ids, clean, left = (await watch.fetch(_COUNTS))[0]
+async def check(watch: asyncpg.Connection, jobs: int, handed_back: bool = False) -> None:
+    """Each job once, on its first attempt, and nothing left. `handed_back`: unstarted rows may go to and fro."""
+    rows, ids, clean, left = (await watch.fetch(_COUNTS, handed_back))[0]
     if (rows, ids, clean, left) != (jobs, jobs, jobs, 0):
         raise NotExactlyOnce(
             f"{jobs} jobs were enqueued; the archive has {rows} rows of {ids} jobs, {clean} completed at the first "

@@ -6,9 +6,14 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Self
+
+OURS = "holdfast"
+YARDSTICKS = ("pgbench", "bare")
+"""Systems that are no peers: our own statements without Python, and the bare statement through the same driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +42,14 @@ def at_most(limit: float) -> Target:
 class Figure:
     axis: str
     name: str
+    """What was measured, in words."""
     unit: str
     values: Sequence[float]
     target: Target | None = None
+    system: str = OURS
+    """`holdfast`, one of the yardsticks, or a peer."""
+    case: str = ""
+    """A short name within the axis, for plots, the document and comparisons; the same for every system."""
 
     @property
     def median(self) -> float:
@@ -51,49 +61,123 @@ class Figure:
             return ""
         return "met" if self.target.met(self.median) else "MISSED"
 
+    @property
+    def shown(self) -> str:
+        return f"{number(self.median)} {self.unit}".rstrip()
+
+    @property
+    def spread(self) -> str:
+        return f"({number(min(self.values))}–{number(max(self.values))})" if len(self.values) > 1 else ""
+
+    def to_json(self) -> dict[str, Any]:
+        target = self.target and {"limit": self.target.limit, "at_least": self.target.at_least}
+        return {
+            "axis": self.axis, "case": self.case, "system": self.system, "name": self.name, "unit": self.unit,
+            "median": self.median, "min": min(self.values), "max": max(self.values), "values": list(self.values),
+            "target": target, "verdict": self.verdict,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, it: dict[str, Any]) -> Self:
+        target = it["target"] and Target(it["target"]["limit"], it["target"]["at_least"])
+        return cls(it["axis"], it["name"], it["unit"], it["values"], target, it["system"], it["case"])
+
 
 @dataclass(slots=True)
 class Results:
     size: str
     server: str = ""
     figures: list[Figure] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
+    """How each system was set up, in words: version, and what its documentation says makes it fast."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Axes that could not be measured, and why."""
+    conditions: str = ""
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
+    """Of the machine before the run; what else it does makes absolute figures low."""
 
-    def add(self, axis: str, name: str, unit: str, values: Sequence[float], target: Target | None = None) -> None:
-        figure = Figure(axis, name, unit, list(values), target)
+    def add(
+        self, axis: str, name: str, unit: str, values: Sequence[float], target: Target | None = None, *,
+        system: str = OURS, case: str = "",
+    ) -> None:  # fmt: skip
+        figure = Figure(axis, name, unit, list(values), target, system, case)
         self.figures.append(figure)
-        print("   ", "  ".join(cell for cell in _cells(figure)[1:] if cell), flush=True)
+        whose = "" if system == OURS else f"{system}:"
+        words = [whose, figure.name, figure.shown, figure.spread, str(target or ""), figure.verdict]
+        print("   ", "  ".join(filter(None, words)), flush=True)
+
+    def find(self, axis: str, case: str, system: str = OURS) -> Figure | None:
+        """The figure of a case; the last, if it was measured again."""
+        return next((f for f in reversed(self.figures) if (f.axis, f.case, f.system) == (axis, case, system)), None)
+
+    def peers(self, axis: str, case: str) -> list[Figure]:
+        """What others did in a case."""
+        others = (f for f in self.figures if f.system not in (OURS, *YARDSTICKS))
+        return [f for f in others if (f.axis, f.case) == (axis, case)]
+
+    @property
+    def systems(self) -> list[str]:
+        """All of them: ours first, then the peers in the order of their run."""
+        return list(dict.fromkeys([OURS, *(f.system for f in self.figures if f.system not in YARDSTICKS)]))
 
     @property
     def missed(self) -> list[Figure]:
         return [figure for figure in self.figures if figure.verdict == "MISSED"]
 
+    def ratio(self, figure: Figure) -> float | None:
+        """Ours ÷ this, for a figure of another system."""
+        ours = self.find(figure.axis, figure.case) if figure.case and figure.system != OURS else None
+        return ours.median / figure.median if ours and figure.median else None
+
     def table(self) -> str:
-        rows = [("axis", "figure", "median", "spread", "n", "target", ""), *map(_cells, self.figures)]
-        widths = [max(len(row[column]) for row in rows) for column in range(7)]
+        head = ("axis", "system", "figure", "median", "spread", "n", "ours ÷ it", "target", "")
+        rows = [head, *map(self._cells, self.figures)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
         lines = []
         for row in rows:
-            left = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
-            right = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+            left = [cell.ljust(width) for cell, width in zip(row[:3], widths[:3], strict=True)]
+            right = [cell.rjust(width) for cell, width in zip(row[3:], widths[3:], strict=True)]
             lines.append("  ".join(left + right).rstrip())
         lines.insert(1, "─" * max(map(len, lines)))
-        return "\n".join([self.conditions(), "", *lines])
+        return "\n".join([self.under(), "", *lines, *self._failed()])
 
-    def conditions(self) -> str:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    def _cells(self, figure: Figure) -> tuple[str, ...]:
+        ratio = self.ratio(figure)
         return (
-            f"{self.size} size; {self.server}; Python {platform.python_version()}; {cores} cores; median (least–most)"
+            figure.axis, figure.system, figure.name, figure.shown, figure.spread, str(len(figure.values)),
+            "" if ratio is None else number(ratio), str(figure.target or ""), figure.verdict,
+        )  # fmt: skip
+
+    def _failed(self) -> Iterator[str]:
+        for axis, why in self.failures.items():
+            yield f"{axis} could not be measured: {why}"
+
+    def under(self) -> str:
+        """Under which conditions: those of a file that was read, else of this machine."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return self.conditions or (
+            f"{self.size} size; {self.server}; Python {platform.python_version()}; {cores} cores, load average "
+            f"{self.load:.1f} before; median (least–most)"
         )
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figures = [
-            {
-                "axis": f.axis, "name": f.name, "unit": f.unit, "median": f.median, "values": list(f.values),
-                "target": str(f.target) if f.target else None, "met": f.target.met(f.median) if f.target else None,
-            }
-            for f in self.figures
-        ]  # fmt: skip
-        path.write_text(json.dumps({"conditions": self.conditions(), "figures": figures}, indent=2) + "\n")
+        everything = {
+            "conditions": self.under(), "size": self.size, "server": self.server, "settings": self.settings,
+            "failures": self.failures, "figures": [figure.to_json() for figure in self.figures],
+        }  # fmt: skip
+        path.write_text(json.dumps(everything, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        it = json.loads(path.read_text(encoding="utf-8"))
+        figures = [Figure.from_json(figure) for figure in it["figures"]]
+        return cls(it["size"], it["server"], figures, it["settings"], it["failures"], it["conditions"])
+
+
+def ratios(some: Sequence[float], others: Sequence[float]) -> list[float]:
+    """Of what was measured in turns."""
+    return [one / other for one, other in zip(some, others, strict=True)]
 
 
 def number(value: float) -> str:
@@ -101,10 +185,3 @@ def number(value: float) -> str:
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
-
-
-def _cells(figure: Figure) -> tuple[str, ...]:
-    spread = f"({number(min(figure.values))}–{number(max(figure.values))})" if len(figure.values) > 1 else ""
-    target = str(figure.target) if figure.target else ""
-    median = f"{number(figure.median)} {figure.unit}".rstrip()
-    return figure.axis, figure.name, median, spread, str(len(figure.values)), target, figure.verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit, urlunsplit
 
@@ -27,10 +27,10 @@ CHUNK = 50_000
 
 _FILL = """
     with made as materialized (select holdfast.uuidv7() as id, n from generate_series($1::int, $2::int) as n)
-    insert into holdfast.inbox (id, partition_key, partition_bucket, payload, available_at, ordered)
+    insert into holdfast.inbox (id, partition_key, partition_bucket, payload, available_at, ordered, queue)
     select id, key, holdfast.bucket(key),
            jsonb_build_object('type', $3::text, 'number', n, 'note', $4::text),
-           clock_timestamp() + make_interval(secs => $5::float8), $6::text is not null
+           clock_timestamp() + make_interval(secs => $5::float8), $6::text is not null, $8::text
     from made
     cross join lateral (
         select case $6::text when 'interleaved' then 'key ' || n % $7::int when 'neighbours' then 'key ' || n / $7::int
@@ -58,13 +58,29 @@ class Ground:
         await self._drop(self._template)
 
     @asynccontextmanager
-    async def database(self) -> AsyncIterator[str]:
-        """The address of a fresh database with the schema in it, dropped at the end."""
-        name = await self._create(self._template)
+    async def database(self, template: str | None = None) -> AsyncIterator[str]:
+        """The address of a fresh database, with the schema or as a copy of one from `filled`; dropped at the end."""
+        name = await self._create(template or self._template)
         try:
+            if template is not None:
+                async with connected(self._address(name)) as connection:
+                    await connection.execute("alter table holdfast.inbox reset (autovacuum_enabled)")
             yield self._address(name)
         finally:
             await self._drop(name)
+
+    @asynccontextmanager
+    async def filled(self, prepare: Callable[[asyncpg.Connection], Awaitable[None]]) -> AsyncIterator[str]:
+        """A database that is filled once, to be copied for every repeat: its name is a template for `database`.
+
+        A copy is logged page by page, so its drain writes no more full-page images than that of a queue filled by hand.
+        """
+        async with self.database() as url:
+            async with connected(url) as connection:
+                # Or autovacuum would change it between one copy and the next.
+                await connection.execute("alter table holdfast.inbox set (autovacuum_enabled = off)")
+                await prepare(connection)
+            yield urlsplit(url).path.removeprefix("/")
 
     async def _create(self, template: str) -> str:
         name = f"holdfast_bench_{secrets.token_hex(4)}"
@@ -83,6 +99,15 @@ class Ground:
 
     def _address(self, name: str) -> str:
         return urlunsplit(urlsplit(self._url)._replace(path=f"/{name}"))
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
 
 
 @asynccontextmanager
@@ -113,11 +138,12 @@ async def fill(
     delay: float = 0.0,
     keys: str | None = None,
     of: int = 1,
+    queue: str = "default",
 ) -> None:
     """Pending jobs, as enqueue would write them, made by the server itself."""
     for first in range(0, rows, CHUNK):
         last = min(first + CHUNK, rows) - 1
-        await connection.execute(_FILL, first, last, kind, NOTE, delay, keys, of, timeout=300)
+        await connection.execute(_FILL, first, last, kind, NOTE, delay, keys, of, queue, timeout=300)
 
 
 async def settle(connection: asyncpg.Connection) -> None:

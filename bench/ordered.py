@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncpg
+from contextlib import AsyncExitStack
+from functools import partial
 
-from .draining import drain, until
-from .figures import Results, at_least
-from .ground import Ground, fill, settle
+from .draining import drain, until, until_archived
+from .figures import Results, at_least, ratios
+from .ground import Ground, connected, fill, settle
 from .processes import worker
+from .turns import turns
 
 NEIGHBOURS = 10
 STUCK = 100_000
@@ -24,63 +26,60 @@ _STUCK = """
 
 
 async def run(ground: Ground, results: Results, full: bool) -> None:
-    await _beside_blocked(ground, results)
-    jobs = 1_000_000 if full else 100_000
+    repeats = 5 if full else 3
+    await _beside_blocked(ground, results, 5 if full else 2)
+    jobs = 1_000_000 if full else 60_000
     keys = jobs // NEIGHBOURS
-    free, interleaved, neighbours = [], [], []
-    for _ in range(3):
-        free.append(await _once(ground, jobs, None, 1))
-        interleaved.append(await _once(ground, jobs, "interleaved", keys))
-        neighbours.append(await _once(ground, jobs, "neighbours", NEIGHBOURS))
+    filled: dict[str, tuple[str | None, int]] = {
+        "free": (None, 1), "interleaved": ("interleaved", keys), "neighbours": ("neighbours", NEIGHBOURS),
+    }  # fmt: skip
+    rates: dict[str, list[float]] = {case: [] for case in filled}
+    async with AsyncExitStack() as stack:
+        templates = {
+            case: await stack.enter_async_context(ground.filled(partial(fill, rows=jobs, keys=keyed, of=of)))
+            for case, (keyed, of) in filled.items()
+        }
+        for case in turns(repeats, filled):
+            rates[case].append(await _once(ground, templates[case], jobs))
+    free, interleaved, neighbours = rates.values()
     add = results.add
-    add("ordered", f"{jobs:,} jobs, free", "jobs/s", free)
-    add("ordered", f"over {keys:,} keys, interleaved", "jobs/s", interleaved)
-    add("ordered", f"{NEIGHBOURS} neighbours per key", "jobs/s", neighbours)
-    add("ordered", "interleaved ÷ free", "", _ratios(interleaved, free), at_least(0.6))
-    add("ordered", "neighbours ÷ free", "", _ratios(neighbours, free), at_least(0.45))
+    add("ordered", f"{jobs:,} jobs, free", "jobs/s", free, case="free")
+    add("ordered", f"over {keys:,} keys, interleaved", "jobs/s", interleaved, case="interleaved")
+    add("ordered", f"{NEIGHBOURS} neighbours per key", "jobs/s", neighbours, case="neighbours")
+    add("ordered", "interleaved ÷ free", "", ratios(interleaved, free), at_least(0.6), case="interleaved.share")
+    add("ordered", "neighbours ÷ free", "", ratios(neighbours, free), at_least(0.45), case="neighbours.share")
 
 
-async def _beside_blocked(ground: Ground, results: Results) -> None:
-    alone, beside = [], []
-    for _ in range(3):
-        alone.append(await _beside(ground, 100_000, 0))
-        beside.append(await _beside(ground, 100_000, STUCK))
-    results.add("ordered", f"{STUCK:,} blocked rows ÷ none", "", _ratios(beside, alone), at_least(0.8))
+async def _beside_blocked(ground: Ground, results: Results, repeats: int) -> None:
+    rates: dict[int, list[float]] = {0: [], STUCK: []}
+    for stuck in turns(repeats, rates):
+        rates[stuck].append(await _beside(ground, 100_000 if repeats > 3 else 50_000, stuck))
+    kept = ratios(rates[STUCK], rates[0])
+    results.add("ordered", "beside no blocked rows", "jobs/s", rates[0], case="blocked.0")
+    results.add("ordered", f"beside {STUCK:,} blocked rows", "jobs/s", rates[STUCK], case=f"blocked.{STUCK}")
+    results.add("ordered", f"{STUCK:,} blocked rows ÷ none", "", kept, at_least(0.8), case="blocked.kept")
 
 
-def _ratios(some: list[float], others: list[float]) -> list[float]:
-    return [one / other for one, other in zip(some, others, strict=True)]
-
-
-async def _once(ground: Ground, jobs: int, keys: str | None, of: int) -> float:
-    async with ground.database() as url:
-        watch = await asyncpg.connect(url)
-        try:
-            await fill(watch, jobs, keys=keys, of=of)
-            await settle(watch)
-            return (await drain(ground, url, watch, jobs, "-c", "20")).rate
-        finally:
-            await watch.close()
+async def _once(ground: Ground, template: str, jobs: int) -> float:
+    async with ground.database(template) as url, connected(url) as watch:
+        await settle(watch)
+        return (await drain(ground, url, watch, jobs, "-c", "20")).rate
 
 
 async def _beside(ground: Ground, jobs: int, stuck: int) -> float:
     """Jobs per second of other keys, while so many rows are blocked behind two that are stuck."""
-    async with ground.database() as url:
-        watch = await asyncpg.connect(url)
-        try:
-            await watch.execute(_STUCK, stuck, timeout=300)
-            with worker(url, "-c", "20"):
-                await until(watch, "select count(*) from holdfast.inbox where status = 'blocked'", stuck)
-                await watch.execute("insert into holdfast.queues (name, paused_at) values ('default', now())")
-                await fill(watch, jobs, keys="interleaved", of=jobs // NEIGHBOURS)
-                # Or autovacuum would clear up after the parking just now, on one of two cores.
-                await watch.execute("vacuum analyze holdfast.inbox", timeout=300)
-                await settle(watch)
-                await watch.execute("update holdfast.queues set paused_at = null")
-                await until(watch, "select count(*) from holdfast.archive", jobs)
-            seconds = await watch.fetchval(
-                "select extract(epoch from max(finished_at) - min(claimed_at))::float8 from holdfast.archive"
-            )
-            return jobs / float(seconds)
-        finally:
-            await watch.close()
+    async with ground.database() as url, connected(url) as watch:
+        await watch.execute(_STUCK, stuck, timeout=300)
+        with worker(url, "-c", "20"):
+            await until(watch, "select count(*) from holdfast.inbox where status = 'blocked'", stuck)
+            await watch.execute("insert into holdfast.queues (name, paused_at) values ('default', now())")
+            await fill(watch, jobs, keys="interleaved", of=jobs // NEIGHBOURS)
+            # Or autovacuum would clear up after the parking just now, on one of two cores.
+            await watch.execute("vacuum analyze holdfast.inbox", timeout=300)
+            await settle(watch)
+            await watch.execute("update holdfast.queues set paused_at = null")
+            await until_archived(watch, jobs)
+        seconds = await watch.fetchval(
+            "select extract(epoch from max(finished_at) - min(claimed_at))::float8 from holdfast.archive"
+        )
+        return jobs / float(seconds)

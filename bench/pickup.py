@@ -8,9 +8,11 @@ jobs are long enough for the worker to fall asleep, but for one row, whose jobs 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import asyncpg
 
@@ -18,43 +20,73 @@ from holdfast import Holdfast
 
 from .app import stamp
 from .draining import until_archived
-from .figures import Results, Target, at_most
-from .ground import Ground
+from .figures import Results, Target, at_most, ratios
+from .ground import Ground, connected
 from .processes import worker
+from .turns import turns
 
-CASES: tuple[tuple[str, Sequence[str], float, int], ...] = (
-    ("wake-ups, asleep", (), 0.4, 3),
-    ("wake-ups, a fleet of eight asleep", ("--processes", "8"), 0.4, 3),
-    ("wake-ups, falling asleep", (), 0.1, 2),
-    ("--no-notify --poll 20ms", ("--no-notify", "--poll", "20ms"), 0.1, 2),
-    ("--no-notify --poll 1s", ("--no-notify",), 1.0, 1),
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    words: str
+    options: Sequence[str]
+    pause: float
+    """Mean seconds between jobs."""
+    jobs: int
+    """Per repeat, in full size."""
+    p50: Target | None = None
+    p99: Target | None = None
+    """Of the share in the 99th percentile of a bare commit."""
+
+    def __str__(self) -> str:
+        return self.words
+
+
+CASES = (
+    Case("idle", "wake-ups, asleep", (), 0.4, 100, at_most(2.5), at_most(2)),
+    Case("fleet", "wake-ups, a fleet of eight asleep", ("--processes", "8"), 0.4, 30, at_most(10)),
+    Case("dozing", "wake-ups, falling asleep", (), 0.1, 50),
+    Case("poll.20ms", "--no-notify --poll 20ms", ("--no-notify", "--poll", "20ms"), 0.1, 50),
+    Case("poll.1s", "--no-notify --poll 1s", ("--no-notify",), 1.0, 15),
 )
-"""What, the worker's options, the mean pause between jobs, and a weight of how many there are."""
 
 
 async def run(ground: Ground, results: Results, full: bool) -> None:
-    for name, options, pause, weight in CASES:
-        waits, commits = await _waits(ground, options, weight * (100 if full else 30), pause)
-        if weight == 3:
-            _add(results, f"a bare commit, beside {name}", commits)
-        _add(results, name, waits, at_most(10) if weight == 3 else None)
+    waits: dict[str, list[list[float]]] = {case.name: [] for case in CASES}
+    commits: dict[str, list[list[float]]] = {case.name: [] for case in CASES}
+    for case in turns(5 if full else 2, CASES):
+        of_jobs, of_commits = await _waits(
+            ground, case.options, case.jobs if full else max(case.jobs // 4, 10), case.pause
+        )
+        waits[case.name].append(of_jobs)
+        commits[case.name].append(of_commits)
+    for case in CASES:
+        ours = {share: [percentile(share, each) for each in waits[case.name]] for share in (50, 99)}
+        bare = {share: [percentile(share, each) for each in commits[case.name]] for share in (50, 99)}
+        jobs = len(waits[case.name][0])
+        for share, words in ((50, "median"), (99, "99th percentile")):
+            name = f"{case.name}.p{share}"
+            target = case.p50 if share == 50 else None
+            results.add("pickup", f"{case.words}: {words} of {jobs}", "ms", ours[share], target, case=name)
+            if case.p50:
+                results.add("pickup", f"a commit: {words} of {jobs}", "ms", bare[share], system="bare", case=name)
+        if case.p99:
+            words = f"{case.words}: 99th percentile ÷ that of a bare commit"
+            results.add("pickup", words, "", ratios(ours[99], bare[99]), case.p99, case=f"{case.name}.p99.share")
 
 
-def _add(results: Results, name: str, waits: list[float], target: Target | None = None) -> None:
-    for words, share in (("median", 50), ("99th percentile", 99)):
-        results.add(
-            "pickup", f"{name}: {words} of {len(waits)}", "ms", [waits[len(waits) * share // 100]],
-            target if share == 50 else None,
-        )  # fmt: skip
+def percentile(share: int, ascending: list[float]) -> float:
+    """The nearest rank."""
+    return ascending[math.ceil(len(ascending) * share / 100) - 1]
 
 
 async def _waits(ground: Ground, options: Sequence[str], jobs: int, pause: float) -> tuple[list[float], list[float]]:
     """Milliseconds, ascending: of the jobs, and of a bare commit before each."""
     commits = []
-    async with ground.database() as url:
+    async with ground.database() as url, connected(url) as watch:
         app = Holdfast(url)
         task = app.task(stamp.definition.function)
-        watch = await asyncpg.connect(url)
         await watch.execute("create table bare (id int)")
         try:
             with worker(url, "-c", "20", *options):
@@ -62,13 +94,16 @@ async def _waits(ground: Ground, options: Sequence[str], jobs: int, pause: float
                 await until_archived(watch, 1)
                 for _ in range(jobs):
                     await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-                    began = time.perf_counter()
-                    await watch.execute("insert into bare values (1)")
-                    commits.append((time.perf_counter() - began) * 1000)
+                    commits.append(await _commit(watch))
                     await task.enqueue(time.time())
                 await until_archived(watch, jobs + 1)
             rows = await watch.fetch("select result::text::float8 from holdfast.archive order by seq")
             return sorted(row[0] * 1000 for row in rows[1:]), sorted(commits)
         finally:
-            await watch.close()
             await app.close()
+
+
+async def _commit(connection: asyncpg.Connection) -> float:
+    began = time.perf_counter()
+    await connection.execute("insert into bare values (1)")
+    return (time.perf_counter() - began) * 1000

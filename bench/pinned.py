@@ -2,51 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-import asyncpg
+from functools import partial
 
 from .draining import Drained, drain
 from .figures import Results, at_least
-from .ground import Ground, fill, settle
+from .ground import Ground, connected, fill, settle
+from .turns import turns
 
 HOLDERS = {
-    "a snapshot is held": ("begin isolation level repeatable read", "select count(*) from holdfast.settings"),
-    "a transaction id is held": ("begin", "select pg_current_xact_id()"),
-    "nothing is held": (),
+    "snapshot": ("begin isolation level repeatable read", "select count(*) from holdfast.settings"),
+    "xid": ("begin", "select pg_current_xact_id()"),
+    "free": (),
 }
-REPEATS = 3
+WORDS = {"snapshot": "a snapshot is held", "xid": "a transaction id is held", "free": "nothing is held"}
 
 
 async def run(ground: Ground, results: Results, full: bool) -> None:
-    jobs = 300_000 if full else 60_000
+    jobs = 400_000 if full else 60_000
     runs: dict[str, list[Drained]] = {name: [] for name in HOLDERS}
-    for _ in range(REPEATS):
-        for name, done in runs.items():
-            done.append(await _once(ground, jobs, HOLDERS[name]))
+    async with ground.filled(partial(fill, rows=jobs)) as template:
+        for name in turns(5 if full else 3, HOLDERS):
+            runs[name].append(await _once(ground, template, jobs, HOLDERS[name]))
     for name, done in runs.items():
-        for quarter in range(4):
-            results.add("pinned", f"{name}: quarter {quarter + 1}", "jobs/s", [r.quarters[quarter] for r in done])
+        words = f"{jobs:,} jobs, {WORDS[name]}"
+        for n in range(4):
+            rates = [r.quarters[n] for r in done]
+            results.add("pinned", f"{words}: quarter {n + 1}", "jobs/s", rates, case=f"{name}.q{n + 1}")
         cost = [r.cpu_quarters[3] / r.cpu_quarters[0] for r in done]
-        results.add("pinned", f"{name}: CPU, last ÷ first", "", cost)
+        results.add("pinned", f"{words}: CPU, last ÷ first", "", cost, case=f"{name}.cpu")
         kept = [r.quarters[3] / r.quarters[0] for r in done]
-        results.add("pinned", f"{name}: last ÷ first", "", kept, at_least(0.8) if HOLDERS[name] else None)
+        target = at_least(0.8) if HOLDERS[name] else None
+        results.add("pinned", f"{words}: last ÷ first", "", kept, target, case=f"{name}.kept")
 
 
-async def _once(ground: Ground, jobs: int, holder: tuple[str, ...]) -> Drained:
-    async with ground.database() as url, _connection(url) as watch, _connection(url) as held:
-        await fill(watch, jobs)
+async def _once(ground: Ground, template: str, jobs: int, holder: tuple[str, ...]) -> Drained:
+    async with ground.database(template) as url, connected(url) as watch, connected(url) as held:
         await settle(watch)
         for statement in holder:
             await held.fetch(statement)
         return await drain(ground, url, watch, jobs, "-c", "20")
-
-
-@asynccontextmanager
-async def _connection(url: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(url)
-    try:
-        yield connection
-    finally:
-        await connection.close()

@@ -54,9 +54,9 @@ def _stat(pid: int) -> list[str]:
 
 
 @contextmanager
-def worker(url: str, *options: str) -> Iterator[int]:
-    """`holdfast worker` with the benchmarks' application, in processes of its own; the supervisor's pid."""
-    command = [sys.executable, "-m", "holdfast.cli", "worker", "bench.app:hf", "--log-level", "WARNING", *options]
+def worker(url: str, *options: str, app: str = "hf") -> Iterator[int]:
+    """`holdfast worker` with one of the benchmarks' applications, in processes of its own; the supervisor's pid."""
+    command = [sys.executable, "-m", "holdfast.cli", "worker", f"bench.app:{app}", "--log-level", "WARNING", *options]
     environment = {**os.environ, "HOLDFAST_DATABASE_URL": url}
     with subprocess.Popen(command, cwd=Path(__file__).parent.parent, env=environment) as process:
         try:

@@ -15,12 +15,16 @@ from uuid import uuid4
 import asyncpg
 
 from holdfast.db.database import Database
+from holdfast.inbox import enqueue
+from holdfast.inbox.enqueue import Order, Terms
 
-from .figures import Results, at_least
+from .figures import Results, at_least, ratios
 from .ground import Ground
+from .turns import turns
 
 CLIENTS = 4
 CALLS = 100_000
+TERMS = Terms("noop", "default", 1, None, None, 5, 1, None)
 FLAGS: dict[str, Sequence[str]] = {
     "nobody sleeps": (),
     "some sleep, one is awake": ("asleep", "awake"),
@@ -34,38 +38,34 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
         holder = await asyncpg.connect(url)
         rates: dict[str, list[float]] = {name: [] for name in FLAGS}
         costs: dict[str, list[float]] = {name: [] for name in FLAGS}
-        for turn in range(9 if full else 3):
-            for name, states in sorted(FLAGS.items(), key=lambda item: hash((turn, item[0]))):
-                await holder.execute("select pg_advisory_unlock_all()")
-                for state in states:
-                    await holder.execute("select pg_advisory_lock_shared(holdfast.flag($1, 'default'))", state)
-                rates[name].append(await _rate(Database(url), clients, 2.0))
-                if name != "all sleep: every commit notifies":
-                    costs[name].append(await _cost(clients[0]))
+        for name in turns(9 if full else 3, FLAGS):
+            await holder.execute("select pg_advisory_unlock_all()")
+            for state in FLAGS[name]:
+                await holder.execute("select pg_advisory_lock_shared(holdfast.flag($1, 'default'))", state)
+            rates[name].append(await _rate(Database(url), clients, 2.0))
+            if name != "all sleep: every commit notifies":
+                costs[name].append(await _cost(clients[0]))
         for client in (*clients, holder):
             await client.close()
     nobody, awake, asleep = rates.values()
-    results.add("wake", "the test, nobody sleeps", "µs", costs["nobody sleeps"])
-    results.add("wake", "the test, some sleep, one is awake", "µs", costs["some sleep, one is awake"])
-    for name, values in rates.items():
-        results.add("wake", name, "commits/s", values)
-    results.add("wake", "one is awake ÷ nobody sleeps", "", _ratios(awake, nobody), at_least(0.9))
-    results.add("wake", "every commit notifies ÷ nobody sleeps", "", _ratios(asleep, nobody))
-
-
-def _ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
-    return [a / b for a, b in zip(above, below, strict=True)]
+    results.add("wake", "the test, nobody sleeps", "µs", costs["nobody sleeps"], case="test.nobody")
+    results.add(
+        "wake", "the test, some sleep, one is awake", "µs", costs["some sleep, one is awake"], case="test.awake"
+    )
+    for (name, values), case in zip(rates.items(), ("nobody", "awake", "every"), strict=True):
+        results.add("wake", name, "commits/s", values, case=case)
+    results.add("wake", "one is awake ÷ nobody sleeps", "", ratios(awake, nobody), at_least(0.9), case="awake.share")
+    results.add("wake", "every commit notifies ÷ nobody sleeps", "", ratios(asleep, nobody), case="every.share")
 
 
 async def _rate(database: Database, clients: Sequence[asyncpg.Connection], seconds: float) -> float:
-    sql = database.sql("inbox", "enqueue")
     ends = time.monotonic() + seconds
 
     async def produce(client: asyncpg.Connection) -> int:
         sent = 0
         while time.monotonic() < ends:
-            id = str(uuid4())
-            await client.fetch(sql, id, id, 1, '{"type": "noop"}', "default", 1, None, None, 5, 1, None)
+            operation = enqueue.one(database, Order(uuid4(), '{"type": "noop"}'), TERMS)
+            await client.fetch(operation.sql, *operation.parameters)
             sent += 1
         return sent
 

@@ -1,0 +1,91 @@
+"""The performance page and its plots are what the committed figures say."""
+
+import json
+import shutil
+import statistics
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from tests.support.pages import ROOT
+
+from bench import document, plots
+from bench.figures import Results
+
+FIGURES = ROOT / "docs" / "bench.json"
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """The figures, page and plots, to be changed."""
+    for name in ("bench.json", "performance.md"):
+        shutil.copy(ROOT / "docs" / name, tmp_path / name)
+    shutil.copytree(ROOT / "docs" / "plots", tmp_path / "plots")
+    return tmp_path / "bench.json"
+
+
+def test_the_committed_page_and_plots_match_the_committed_figures() -> None:
+    assert document.stale(FIGURES) == [], "run: python -m bench.document docs/bench.json"
+
+
+def test_every_part_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert {f"<!-- bench: {name} -->" for name in document.PARTS} <= set(page.splitlines())
+
+
+def test_the_committed_medians_are_those_of_the_values() -> None:
+    for figure in json.loads(FIGURES.read_text(encoding="utf-8"))["figures"]:
+        assert figure["median"] == statistics.median(figure["values"]), figure["name"]
+
+
+@pytest.mark.parametrize(
+    ("axis", "case", "changed"),
+    [("drain", "rate", {"performance.md", "drain.svg"}), ("wake", "every", {"performance.md"})],
+)
+def test_a_figure_that_differs_is_noticed(copied: Path, axis: str, case: str, changed: set[str]) -> None:
+    everything = json.loads(copied.read_text(encoding="utf-8"))
+    figure = next(f for f in everything["figures"] if (f["axis"], f["case"]) == (axis, case))
+    figure["values"] = [value * 1.5 for value in figure["values"]]
+    copied.write_text(json.dumps(everything), encoding="utf-8")
+    assert {path.name for path in document.stale(copied)} == changed
+
+
+def test_a_table_edited_by_hand_is_noticed(copied: Path) -> None:
+    page = copied.with_name("performance.md")
+    page.write_text(page.read_text(encoding="utf-8").replace("| drain |", "| drains |", 1), encoding="utf-8")
+    assert document.stale(copied) == [page]
+
+
+def test_prose_is_left_alone(copied: Path) -> None:
+    page = copied.with_name("performance.md")
+    page.write_text(page.read_text(encoding="utf-8") + "\nAnother word.\n", encoding="utf-8")
+    assert document.stale(copied) == []
+
+
+def test_a_plot_that_nothing_makes_is_noticed(copied: Path) -> None:
+    (copied.parent / "plots" / "old.svg").write_text("<svg/>")
+    assert document.stale(copied) == [copied.parent / "plots" / "old.svg"]
+
+
+def test_a_part_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(SystemExit, match="expected one of conditions, targets"):
+        document.render("<!-- bench: weather -->\n<!-- /bench -->", Results("reduced"))
+
+
+def test_plots_are_well_formed_and_name_every_system() -> None:
+    made = Results("reduced")
+    for system in ("holdfast", "pg-boss", "a < b & c"):
+        made.add("drain", "no-op", "jobs/s", [1000, 1100], system=system, case="rate")
+        for quarter in range(1, 5):
+            made.add("pinned", "no-op", "jobs/s", [1000 / quarter], system=system, case=f"snapshot.q{quarter}")
+        for share in (50, 99):
+            made.add("pickup", "idle", "ms", [share / 10], system=system, case=f"idle.p{share}")
+    drawn = plots.draw(made)
+    assert drawn.keys() == {"drain.svg", "pinned-snapshot.svg", "pickup.svg"}
+    for text in drawn.values():
+        words = [element.text for element in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
+        assert {"holdfast", "pg-boss", "a < b & c"} <= set(words)
+
+
+def test_nothing_is_drawn_of_nothing() -> None:
+    assert plots.draw(Results("reduced")) == {}

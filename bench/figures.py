@@ -40,6 +40,8 @@ class Figure:
     unit: str
     values: Sequence[float]
     target: Target | None = None
+    system: str = "holdfast"
+    case: str = ""
 
     @property
     def median(self) -> float:
@@ -57,9 +59,14 @@ class Results:
     size: str
     server: str = ""
     figures: list[Figure] = field(default_factory=list)
+    peers: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Version, runtime and settings of each, or why it was left out."""
 
-    def add(self, axis: str, name: str, unit: str, values: Sequence[float], target: Target | None = None) -> None:
-        figure = Figure(axis, name, unit, list(values), target)
+    def add(
+        self, axis: str, name: str, unit: str, values: Sequence[float], target: Target | None = None,
+        *, system: str = "holdfast", case: str = "",
+    ) -> None:  # fmt: skip
+        figure = Figure(axis, name, unit, list(values), target, system, case)
         self.figures.append(figure)
         print("   ", "  ".join(cell for cell in _cells(figure)[1:] if cell), flush=True)
 
@@ -90,10 +97,11 @@ class Results:
             {
                 "axis": f.axis, "name": f.name, "unit": f.unit, "median": f.median, "values": list(f.values),
                 "target": str(f.target) if f.target else None, "met": f.target.met(f.median) if f.target else None,
+                "system": f.system, "case": f.case,
             }
             for f in self.figures
         ]  # fmt: skip
-        path.write_text(json.dumps({"conditions": self.conditions(), "figures": figures}, indent=2) + "\n")
+        path.write_text(json.dumps({"conditions": self.conditions(), "peers": self.peers, "figures": figures}, indent=2) + "\n")
 
 
 def number(value: float) -> str:

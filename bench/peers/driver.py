@@ -24,6 +24,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from . import environment
 from .peer import Peer
 
 PATIENCE = 300.0
@@ -61,7 +62,7 @@ class Driver:
         with tempfile.TemporaryFile() as errors:
             process = await asyncio.create_subprocess_exec(
                 *self._command, *map(str, words), stdin=PIPE, stdout=PIPE, stderr=errors,
-                env=_environment(), start_new_session=True,
+                env=_environment(self.peer), start_new_session=True,
             )  # fmt: skip
             speaker = Speaker(process)
             try:
@@ -110,10 +111,11 @@ def _event(line: bytes) -> Event:
     return {}
 
 
-def _environment() -> dict[str, str]:
+def _environment(peer: Peer) -> dict[str, str]:
     """Ours, without what would lead a peer's interpreter into our own environment."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
-    return {**kept, "PYTHONPATH": str(Path(__file__).parent / "speech"), "PYTHONUNBUFFERED": "1"}
+    speech = str(Path(__file__).parent / "speech")
+    return {**kept, "PYTHONPATH": speech, "PEER_ENVIRONMENT": str(environment.ROOT / peer.name)}
 
 
 def _end(process: Process) -> None:

@@ -1,12 +1,23 @@
 // The driver's side, for drivers in Node; the same as speech.py.
 
 import { randomInt } from "node:crypto";
-import { writeSync } from "node:fs";
+import { readFileSync, writeSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
 
 // Makes a payload of about 100 bytes, as for ours.
 const NOTE = "x".repeat(60);
 const WARM = 20;
+
+// The package and its version, out of the peer's environment, which is not where the driver's own file is.
+export async function load(name) {
+  const place = process.env.PEER_ENVIRONMENT;
+  const found = createRequire(join(place, "package.json")).resolve(name);
+  const { version } = JSON.parse(readFileSync(join(place, "node_modules", name, "package.json"), "utf8"));
+  return { version, module: await import(pathToFileURL(found)) };
+}
 
 export function say(event, words = {}) {
   writeSync(1, JSON.stringify({ event, ...words }) + "\n");

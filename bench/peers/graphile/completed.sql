@@ -1,0 +1,2 @@
+-- It keeps none.
+select null::bigint

@@ -28,6 +28,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from statistics import median
 
+import asyncpg
+
 from ..figures import Results
 from ..ground import Ground
 from . import environment
@@ -89,7 +91,7 @@ async def run(ground: Ground, results: Results, full: bool, names: Sequence[str]
         for name in names:
             await race.enter(stack, name)
         await race.turns("drain", size.repeats, race.drain)
-        await race.turns("single enqueue", size.repeats, race.single)
+        await race.turns("enqueue", size.repeats, race.enqueue)
         await race.turns("pick-up", size.repeats, race.pickup)
         await race.turns("pinned", 1, race.pinned)
         race.report()
@@ -121,7 +123,7 @@ class Race:
                 began = time.monotonic()
                 try:
                     said = await once(entrant)
-                except DriverFailed as why:
+                except (DriverFailed, TimeoutError, asyncpg.PostgresError) as why:
                     self._entrants.remove(entrant)
                     self._leave_out(entrant.name, why)
                 else:
@@ -131,16 +133,17 @@ class Race:
     async def drain(self, entrant: Entrant) -> str:
         jobs = _fourfold(entrant.driver.peer.jobs * self._size.share)
         async with self._databases.fresh(entrant.template) as url:
-            filled = await entrant.driver.call("bulk", url, jobs)
-            entrant.bulk.append(filled["jobs"] / filled["seconds"])
+            await entrant.driver.call("bulk", url, jobs)
             entrant.drained.append(await drain(self._ground, entrant.driver, url, jobs))
-        return f"{entrant.drained[-1].rate:,.0f} jobs/s, filled with {entrant.bulk[-1]:,.0f}"
+        return f"{entrant.drained[-1].rate:,.0f} jobs/s"
 
-    async def single(self, entrant: Entrant) -> str:
+    async def enqueue(self, entrant: Entrant) -> str:
         async with self._databases.fresh(entrant.template) as url:
             done = await entrant.driver.call("single", url, self._size.singles)
             entrant.single.append(done["jobs"] / done["seconds"])
-        return f"{entrant.single[-1]:,.0f} jobs/s"
+            done = await entrant.driver.call("bulk", url, entrant.driver.peer.bulk)
+            entrant.bulk.append(done["jobs"] / done["seconds"])
+        return f"{entrant.single[-1]:,.0f} jobs/s one by one, {entrant.bulk[-1]:,.0f} many at a time"
 
     async def pickup(self, entrant: Entrant) -> str:
         jobs = self._size.pickups

@@ -19,6 +19,8 @@ class Peer:
     """Of its folder here, of its environment, and in the figures."""
     jobs: int
     """In one drain, of the full size: a few seconds of work."""
+    bulk: int
+    """In one bulk enqueue, of either size: a second or so."""
     python: tuple[int, int] = (3, 11)
     """The oldest that it runs on; of no meaning for those in Node."""
 
@@ -49,20 +51,23 @@ class Peer:
         return lines[0].replace("==", " ")
 
     def sql(self, name: str) -> str:
-        """`unfinished`: whether a job is not completed yet; `completed`: how many there are, null if none is kept."""
+        """`unfinished`: whether a job is not completed yet. `completed`: how many are, and the times of three quarters.
+
+        The latter two are null for a peer that keeps none.
+        """
         return (self.folder / f"{name}.sql").read_text()
 
 
 PEERS: dict[str, Peer] = {
     peer.name: peer
     for peer in (
-        Peer("pgboss", 100_000),
-        Peer("graphile", 100_000),
-        Peer("pgqueuer", 80_000),
-        Peer("awa", 24_000),
-        Peer("oban", 16_000, python=(3, 12)),
-        Peer("absurd", 3_000),
-        Peer("procrastinate", 2_400),
-        Peer("dbos", 2_400),
+        Peer("pgboss", 100_000, 20_000),
+        Peer("graphile", 100_000, 20_000),
+        Peer("pgqueuer", 80_000, 20_000),
+        Peer("awa", 24_000, 20_000),
+        Peer("oban", 16_000, 4_000, python=(3, 12)),
+        Peer("absurd", 3_000, 1_500),
+        Peer("procrastinate", 2_400, 8_000),
+        Peer("dbos", 2_400, 500),
     )
 }

@@ -1,2 +1,2 @@
--- It keeps none.
-select null::bigint
+-- Graphile Worker keeps no completed job: nothing can be said of them.
+select null::bigint, null::float8[]

@@ -93,9 +93,12 @@ async function work(peer, url, jobs, pickup) {
 
   process.stdin.resume();
   process.stdin.on("end", () => {
-    say("stopped", { calls: count, distinct: seen.reduce((sum, one) => sum + one, 0) });
-    // The bench has seen all jobs completed and drops the database next: nothing is left to be put in order.
-    process.exit(0);
+    try {
+      say("stopped", { calls: count, distinct: seen.reduce((sum, one) => sum + one, 0) });
+    } finally {
+      // The bench has seen all jobs completed and drops the database next, or is gone: nothing is to be put in order.
+      process.exit(0);
+    }
   });
   const ready = () => say("ready", { version: peer.version, runtime: `Node ${process.version}`, settings: peer.settings });
   await peer.work(url, pickup ? waited : called, ready);

@@ -115,10 +115,13 @@ async def _work(peer: Peer, url: str, jobs: int) -> None:
         say("ready", version=version(peer.package), runtime=f"Python {platform.python_version()}", settings=peer.settings)
 
     def await_end() -> None:
-        sys.stdin.buffer.read()
-        say("stopped", calls=calls.count, distinct=sum(calls.seen))
-        # The bench has seen all jobs completed and drops the database next: nothing is left to be put in order.
-        os._exit(0)
+        while os.read(0, 4096):
+            pass
+        try:
+            say("stopped", calls=calls.count, distinct=sum(calls.seen))
+        finally:
+            # The bench has seen all jobs completed and drops the database next, or is gone: nothing is to be put in order.
+            os._exit(0)
 
     threading.Thread(target=await_end, daemon=True).start()
     await peer.work(url, calls.waited if of_pickup() else calls.called, ready)

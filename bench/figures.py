@@ -101,7 +101,9 @@ class Results:
             }
             for f in self.figures
         ]  # fmt: skip
-        path.write_text(json.dumps({"conditions": self.conditions(), "peers": self.peers, "figures": figures}, indent=2) + "\n")
+        path.write_text(
+            json.dumps({"conditions": self.conditions(), "peers": self.peers, "figures": figures}, indent=2) + "\n"
+        )
 
 
 def number(value: float) -> str:

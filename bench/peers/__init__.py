@@ -6,18 +6,18 @@
     procrastinate   procrastinate, Python          dbos            DBOS, Python
 
 Each has a folder here: its versions pinned (requirements.txt or package.json), its driver with the settings for
-throughput that it documents, and two questions to its tables. A driver is a process in the peer's own environment, which
-`environment` makes when it is first needed; `driver` speaks with it. A peer that cannot be installed, or that fails, is
-left out with a sentence, and the others go on.
+throughput that it documents, and two questions to its tables. A driver is a process in the peer's own environment,
+which `environment` makes when it is first needed; `driver` speaks with it. A peer that cannot be installed, or that
+fails, is left out with a sentence, and the others go on.
 
-All meet what Holdfast meets: the same server and settings, one worker process, a handler that does nothing, a payload of
-about 100 bytes, a fresh database for every repeat. They take turns, so that a noisy machine disturbs all alike. The time
-of a drain is from the first call of a handler until the database says that no job is left, so start-up does not count.
-After every drain the handler must have been called once for each job. Tables are analysed after they were filled, which
-is kind to planners.
+All meet what Holdfast meets: the same server and settings, one worker process, a handler that does nothing, a payload
+of about 100 bytes, a fresh database for every repeat. They take turns, so that a noisy machine disturbs all alike. The
+time of a drain is from the first call of a handler until the database says that no job is left, so start-up does not
+count. After every drain the handler must have been called once for each job, and the peer must have completed as many.
+Tables are analysed after they were filled, which is kind to planners.
 
-What they promise differs: a batch of pg-boss fails as one; Graphile Worker keeps no finished job; Absurd and DBOS record
-a durable workflow for each. Slow peers get fewer jobs, so that a repeat takes seconds.
+What they promise differs: a batch of pg-boss fails as one; Graphile Worker keeps no finished job; Absurd and DBOS
+record a durable workflow for each. Slow peers get fewer jobs, so that a repeat takes seconds.
 """
 
 from __future__ import annotations
@@ -147,7 +147,10 @@ class Race:
 
     async def pickup(self, entrant: Entrant) -> str:
         jobs = self._size.pickups
-        async with self._databases.fresh(entrant.template) as url, entrant.driver.worker("worker-pickup", url, 0) as worker:
+        async with (
+            self._databases.fresh(entrant.template) as url,
+            entrant.driver.worker("worker-pickup", url, 0) as worker,
+        ):
             # The first one does not count: connections, prepared statements, caches.
             await entrant.driver.call("pickup", url, jobs + 1, *PAUSES)
             waits = [(await worker.until("waited"))["ms"] for _ in range(jobs + 1)]

@@ -1,4 +1,4 @@
-"""Databases for peers: their schema once in a template, a fresh copy for every repeat, a filled one where filling is dear."""
+"""Databases for peers: the schema once, in a template, and a fresh copy of it for every repeat."""
 
 from __future__ import annotations
 

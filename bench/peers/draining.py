@@ -88,7 +88,9 @@ async def _completed(watch: asyncpg.Connection, driver: Driver, jobs: int) -> fl
             return asked
         # Some answer slowly; the question must not become a load of its own.
         await asyncio.sleep(max(LOOK_EVERY, 2 * (time.monotonic() - asked)))
-    raise DriverFailed(f"{driver.peer.name}: all {jobs} jobs were called, and {PATIENCE:.0f} s later some are not completed")
+    raise DriverFailed(
+        f"{driver.peer.name}: all {jobs} jobs were called, and {PATIENCE:.0f} s later some are not completed"
+    )
 
 
 async def _check(watch: asyncpg.Connection, driver: Driver, counted: Event, jobs: int) -> list[float]:

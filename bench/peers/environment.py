@@ -28,8 +28,10 @@ async def command(peer: Peer) -> list[str]:
     """How the peer's driver is started; its environment stands when this returns. Raises LeftOut."""
     try:
         return await (_node(peer) if peer.node else _python(peer))
-    except (OSError, TimeoutError) as problem:
-        raise LeftOut(f"{peer.package} could not be installed: {problem or 'it took too long'}.") from problem
+    except TimeoutError:
+        raise LeftOut(f"{peer.package} could not be installed within {PATIENCE:.0f} s.") from None
+    except OSError as problem:
+        raise LeftOut(f"{peer.package} could not be installed: {problem}.") from problem
 
 
 async def _python(peer: Peer) -> list[str]:

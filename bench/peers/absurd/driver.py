@@ -1,8 +1,8 @@
 """Absurd: every job is a task that could have steps.
 
 A worker has one connection and ends each task by a commit of its own, so more tasks at a time on it gain nothing, and
-several workers do: each here claims 100 at a time and runs them one by one. It has no LISTEN; it looks every 10 ms. There
-is no call for many tasks: they are spawned in one transaction.
+several workers in one process do: each claims 100 at a time and runs them one by one. It has no LISTEN; it looks every
+10 ms. There is no call for many tasks: they are spawned in one transaction.
 """
 
 import asyncio
@@ -62,7 +62,9 @@ async def work(url: str, handle: speech.Handle, ready: Callable[[], None]) -> No
     for worker in workers:
         worker.register_task("noop")(noop)
     ready()
-    loops = (worker.start_worker(f"worker {n}", batch_size=BATCH, poll_interval=POLL) for n, worker in enumerate(workers))
+    loops = (
+        worker.start_worker(f"worker {n}", batch_size=BATCH, poll_interval=POLL) for n, worker in enumerate(workers)
+    )
     await asyncio.gather(*loops)
 
 

@@ -1,7 +1,7 @@
 """DBOS: every job is a workflow that could have steps.
 
-Up to 500 at a time and a look at the queue every 10 ms were faster than 100 and 50 ms. Workflows are async, so that none
-needs a thread. There is no call for many: they are enqueued in one transaction.
+Up to 500 at a time and a look at the queue every 10 ms were faster than 100 and 50 ms. Workflows are async, so that
+none needs a thread. There is no call for many: they are enqueued in one transaction.
 """
 
 import asyncio

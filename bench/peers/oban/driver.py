@@ -1,7 +1,7 @@
 """Oban for Python (it needs Python 3.12).
 
-A queue fetches as many jobs as its limit leaves room for and writes their ends together before the next fetch: a limit of
-500 was faster than 20 and 100, and as fast as 1,000. `enqueue_many` takes many jobs.
+A queue fetches as many jobs as its limit leaves room for and writes their ends together before the next fetch: a limit
+of 500 was faster than 20 and 100, and as fast as 1,000. `enqueue_many` takes many jobs.
 """
 
 import asyncio

@@ -16,7 +16,9 @@ from pgqueuer import AsyncpgDriver, Job, PgQueuer, Queries
 
 MANAGERS = 2
 BATCH = 100
-SETTINGS = f"asyncpg and uvloop, {MANAGERS} queue managers × batch_size {BATCH}, LISTEN; bulk: enqueue of lists of 1,000"
+SETTINGS = (
+    f"asyncpg and uvloop, {MANAGERS} queue managers × batch_size {BATCH}, LISTEN; bulk: enqueue of lists of 1,000"
+)
 
 
 async def install(url: str) -> None:

@@ -1,7 +1,7 @@
 """procrastinate.
 
-It fetches one job at a time, so concurrency is what it has: 5 was as fast as 10 and faster than 50. Jobs are kept, as by
-default; deleting them was a tenth faster at most. `batch_defer_async` takes many jobs.
+It fetches one job at a time, so concurrency is what it has: 5 was as fast as 10 and faster than 50. Jobs are kept, as
+by default; deleting them was a tenth faster at most. `batch_defer_async` takes many jobs.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -96,7 +96,7 @@ async function work(peer, url, jobs, pickup) {
     try {
       say("stopped", { calls: count, distinct: seen.reduce((sum, one) => sum + one, 0) });
     } finally {
-      // The bench has seen all jobs completed and drops the database next, or is gone: nothing is to be put in order.
+      // The bench has seen all jobs completed and drops the database next, or is gone: nothing is to be tidied.
       process.exit(0);
     }
   });

@@ -112,7 +112,12 @@ async def _work(peer: Peer, url: str, jobs: int) -> None:
     calls = Calls(jobs)
 
     def ready() -> None:
-        say("ready", version=version(peer.package), runtime=f"Python {platform.python_version()}", settings=peer.settings)
+        say(
+            "ready",
+            version=version(peer.package),
+            runtime=f"Python {platform.python_version()}",
+            settings=peer.settings,
+        )
 
     def await_end() -> None:
         while os.read(0, 4096):
@@ -120,7 +125,7 @@ async def _work(peer: Peer, url: str, jobs: int) -> None:
         try:
             say("stopped", calls=calls.count, distinct=sum(calls.seen))
         finally:
-            # The bench has seen all jobs completed and drops the database next, or is gone: nothing is to be put in order.
+            # The bench has seen all jobs completed and drops the database next, or is gone: nothing is to be tidied.
             os._exit(0)
 
     threading.Thread(target=await_end, daemon=True).start()

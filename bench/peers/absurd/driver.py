@@ -15,7 +15,7 @@ from absurd_sdk import AsyncAbsurd
 from absurdctl import BUNDLED_SCHEMA_SQL
 from psycopg import AsyncConnection
 
-WORKERS = 4
+WORKERS = 8
 BATCH = 100
 POLL = 0.01
 SPAWNED = 100

@@ -59,8 +59,8 @@ class Results:
     size: str
     server: str = ""
     figures: list[Figure] = field(default_factory=list)
-    peers: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Version, runtime and settings of each, or why it was left out."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """How each system was set up, in words: version, and what its documentation says makes it fast."""
 
     def add(
         self, axis: str, name: str, unit: str, values: Sequence[float], target: Target | None = None,
@@ -102,7 +102,8 @@ class Results:
             for f in self.figures
         ]  # fmt: skip
         path.write_text(
-            json.dumps({"conditions": self.conditions(), "peers": self.peers, "figures": figures}, indent=2) + "\n"
+            json.dumps({"conditions": self.conditions(), "settings": self.settings, "figures": figures}, indent=2)
+            + "\n"
         )
 
 
@@ -117,4 +118,5 @@ def _cells(figure: Figure) -> tuple[str, ...]:
     spread = f"({number(min(figure.values))}–{number(max(figure.values))})" if len(figure.values) > 1 else ""
     target = str(figure.target) if figure.target else ""
     median = f"{number(figure.median)} {figure.unit}".rstrip()
-    return figure.axis, figure.name, median, spread, str(len(figure.values)), target, figure.verdict
+    name = figure.name if figure.system == "holdfast" else f"{figure.system}: {figure.name}"
+    return figure.axis, name, median, spread, str(len(figure.values)), target, figure.verdict

@@ -26,6 +26,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from math import ceil
 from statistics import median
 
 import asyncpg
@@ -91,10 +92,13 @@ async def run(ground: Ground, results: Results, full: bool, names: Sequence[str]
         for name in names:
             await race.enter(stack, name)
         await race.turns("drain", size.repeats, race.drain)
+        race.report_drain()
         await race.turns("enqueue", size.repeats, race.enqueue)
+        race.report_enqueue()
         await race.turns("pick-up", size.repeats, race.pickup)
+        race.report_pickup()
         await race.turns("pinned", 1, race.pinned)
-        race.report()
+        race.report_pinned()
 
 
 class Race:
@@ -114,7 +118,7 @@ class Race:
             await driver.call("install", template)
             self._entrants.append(Entrant(driver, template))
         except (LeftOut, DriverFailed) as why:
-            self._leave_out(name, why)
+            self._leave_out(name, "all", why)
 
     async def turns(self, what: str, repeats: int, once: Callable[[Entrant], Awaitable[str]]) -> None:
         """Each peer once, then each again. One that fails takes part no longer."""
@@ -125,7 +129,7 @@ class Race:
                     said = await once(entrant)
                 except (DriverFailed, TimeoutError, asyncpg.PostgresError) as why:
                     self._entrants.remove(entrant)
-                    self._leave_out(entrant.name, why)
+                    self._leave_out(entrant.name, f"{what} and what follows", why)
                 else:
                     took = time.monotonic() - began
                     print(f"    {entrant.name}: {what} {repeat + 1} of {repeats}: {said} ({took:.0f} s)", flush=True)
@@ -169,37 +173,45 @@ class Race:
                         done.append(await drain(self._ground, entrant.driver, url, jobs, HOLDERS[name]))
         return f"{jobs:,} jobs"
 
-    def report(self) -> None:
+    def report_drain(self) -> None:
         for entrant in self._entrants:
-            ready = entrant.drained[0].ready
-            print(f"    {entrant.name} {ready['version']} on {ready['runtime']}: {ready['settings']}")
-            self._results.peers[entrant.name] = {key: ready[key] for key in ("version", "runtime", "settings")}
-            self._report(entrant)
+            runs, ready = entrant.drained, entrant.drained[0].ready
+            self._results.settings[entrant.name] = "{version} on {runtime}: {settings}".format_map(ready)
+            print(f"    {entrant.name} {self._results.settings[entrant.name]}", flush=True)
+            self._add(entrant, "drain", "rate", f"{runs[0].jobs:,} no-op jobs", "jobs/s", [r.rate for r in runs])
+            used = [r.cpu / r.jobs * 1e6 for r in runs if r.cpu is not None]
+            if used:
+                self._add(entrant, "drain", "cpu", "CPU of worker and server", "µs/job", used)
+            self._add(entrant, "drain", "wal", "WAL", "bytes/job", [r.wal / r.jobs for r in runs])
+            self._add(entrant, "drain", "memory", "memory of the worker", "MB", [r.memory for r in runs])
 
-    def _report(self, entrant: Entrant) -> None:
-        def add(axis: str, case: str, name: str, unit: str, values: Sequence[float]) -> None:
-            self._results.add(axis, f"{entrant.name}: {name}", unit, values, system=entrant.name, case=case)
+    def report_enqueue(self) -> None:
+        for entrant in self._entrants:
+            self._add(entrant, "enqueue", "bulk", "many at a time", "jobs/s", entrant.bulk)
+            self._add(entrant, "enqueue", "single", "one per commit", "jobs/s", entrant.single)
 
-        runs = entrant.drained
-        add("drain", "rate", f"{runs[0].jobs:,} no-op jobs", "jobs/s", [r.rate for r in runs])
-        used = [r.cpu / r.jobs * 1e6 for r in runs if r.cpu is not None]
-        if used:
-            add("drain", "cpu", "CPU of worker and server", "µs/job", used)
-        add("drain", "wal", "WAL", "bytes/job", [r.wal / r.jobs for r in runs])
-        add("drain", "memory", "memory of the worker", "MB", [r.memory for r in runs])
-        add("enqueue", "bulk", "many", "jobs/s", entrant.bulk)
-        add("enqueue", "single", "one per commit", "jobs/s", entrant.single)
-        for share, words in ((50, "median"), (99, "99th percentile")):
-            values = [waits[len(waits) * share // 100] for waits in entrant.waits]
-            add("pickup", f"idle.p{share}", f"idle, {words} of {len(entrant.waits[0])}", "ms", values)
-        for holder, done in entrant.pinned.items():
-            for n in range(4):
-                name = f"{done[0].jobs:,} jobs, {WORDS[holder]}, quarter {n + 1}"
-                add("pinned", f"{holder}.q{n + 1}", name, "jobs/s", [r.quarters[n] for r in done])
+    def report_pickup(self) -> None:
+        for entrant in self._entrants:
+            for share, words in ((50, "median"), (99, "99th percentile")):
+                values = [waits[ceil(len(waits) * share / 100) - 1] for waits in entrant.waits]
+                name = f"idle: {words} of {len(entrant.waits[0])}"
+                self._add(entrant, "pickup", f"idle.p{share}", name, "ms", values)
 
-    def _leave_out(self, name: str, why: Exception) -> None:
-        self._results.peers[name] = {"left out": str(why)}
-        print(f"    {name} is left out. {why}", flush=True)
+    def report_pinned(self) -> None:
+        for entrant in self._entrants:
+            for holder, done in entrant.pinned.items():
+                for n in range(4):
+                    name = f"{done[0].jobs:,} jobs, {WORDS[holder]}: quarter {n + 1}"
+                    rates = [r.quarters[n] for r in done]
+                    self._add(entrant, "pinned", f"{holder}.q{n + 1}", name, "jobs/s", rates)
+
+    def _add(self, entrant: Entrant, axis: str, case: str, name: str, unit: str, values: Sequence[float]) -> None:
+        self._results.add(axis, name, unit, values, system=entrant.name, case=case)
+
+    def _leave_out(self, name: str, what: str, why: Exception) -> None:
+        words = f"left out of {what}: {str(why) or type(why).__name__}"
+        self._results.settings[name] = "; ".join(filter(None, (self._results.settings.get(name), words)))
+        print(f"    {name} is {words}", flush=True)
 
 
 def _fourfold(jobs: float) -> int:

@@ -15,6 +15,7 @@ ARGS ?=
 TESTARGS ?=
 JOBS ?= 3
 FULL ?=
+PEERS ?=
 
 .PHONY: help demo test lint format bench pins clean
 .DEFAULT_GOAL := help
@@ -26,6 +27,7 @@ help:
 	@echo 'make lint    ruff, mypy --strict, import-linter'
 	@echo 'make format  let ruff put the source in order'
 	@echo 'make bench   run the benchmarks, ten minutes or less     ARGS="drain pinned", FULL=1 for full sizes, ARGS=--help'
+	@echo '             beside others of its kind                   PEERS=all, or PEERS=pgboss,pgqueuer'
 	@echo 'make pins    renew requirements/*.txt (needs uv)'
 	@echo 'make clean   remove .venv and all caches'
 	@echo
@@ -62,7 +64,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev
-	@$(BIN)/python -m bench $(if $(FULL),--full) $(ARGS)
+	@$(BIN)/python -m bench $(if $(FULL),--full) $(if $(PEERS),--peers $(PEERS)) $(ARGS)
 
 # The two sets agree with each other: the smaller one is compiled within the larger.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

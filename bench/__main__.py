@@ -21,6 +21,7 @@ from . import (
     memory,
     mixed,
     ordered,
+    peers,
     pickup,
     pickup_busy,
     pinned,
@@ -74,7 +75,8 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        asyncio.run(_run(arguments.names or list(AXES), arguments.full, results, arguments.json))
+        ours = [] if arguments.only_peers else arguments.names or list(AXES)
+        asyncio.run(_run(ours, arguments.full, results, arguments.json, arguments.peers))
     except KeyboardInterrupt:
         interrupted = True
     if not results.figures:
@@ -104,10 +106,25 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--json", type=Path, default=Path("build/bench.json"), metavar="FILE", help="where the figures go (%(default)s)"
     )
+    parser.add_argument(
+        "--peers",
+        type=_peers,
+        default=(),
+        metavar="all|A,B",
+        help=f"others of its kind beside it: {', '.join(peers.NAMES)}",
+    )
+    parser.add_argument("--only-peers", action="store_true", help="leave out our own axes")
     return parser
 
 
-async def _run(names: list[str], full: bool, results: Results, path: Path) -> None:
+def _peers(text: str) -> tuple[str, ...]:
+    names = peers.NAMES if text == "all" else tuple(text.split(","))
+    if unknown := set(names) - set(peers.NAMES):
+        raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown)}; there are {', '.join(peers.NAMES)}")
+    return names
+
+
+async def _run(names: list[str], full: bool, results: Results, path: Path, beside: tuple[str, ...]) -> None:
     async with ground() as place:
         results.server = place.version
         for number, name in enumerate(names, 1):
@@ -122,6 +139,9 @@ async def _run(names: list[str], full: bool, results: Results, path: Path) -> No
                 results.failures[name] = f"{type(error).__name__}: {error}"
             print(f"    {time.monotonic() - began:.0f} s", flush=True)
             _write(results, path)
+        if beside:
+            print(f"peers: {', '.join(beside)}", flush=True)
+            await peers.run(place, results, full, beside)
 
 
 def _write(results: Results, path: Path) -> None:

@@ -1,0 +1,219 @@
+"""The peers, measured beside us: `python -m bench --peers all`, or `--peers pgboss,graphile`.
+
+    pgboss          pg-boss, Node                  awa             Awa (awa-pg), Python on a Rust core
+    graphile        Graphile Worker, Node          oban            Oban for Python
+    pgqueuer        PgQueuer, Python               absurd          Absurd, Python
+    procrastinate   procrastinate, Python          dbos            DBOS, Python
+
+Each has a folder here: its versions pinned (requirements.txt or package.json), its driver with the settings for
+throughput that it documents, and two questions to its tables. A driver is a process in the peer's own environment,
+which `environment` makes when it is first needed; `driver` speaks with it. A peer that cannot be installed, or that
+fails, is left out with a sentence, and the others go on.
+
+All meet what Holdfast meets: the same server and settings, one worker process, a handler that does nothing, a payload
+of about 100 bytes, a fresh database for every repeat. They take turns, so that a noisy machine disturbs all alike. The
+time of a drain is from the first call of a handler until the database says that no job is left, so start-up does not
+count. After every drain the handler must have been called once for each job, and the peer must have completed as many.
+Tables are analysed after they were filled, which is kind to planners.
+
+What they promise differs: a batch of pg-boss fails as one; Graphile Worker keeps no finished job; Absurd and DBOS
+record a durable workflow for each. Slow peers get fewer jobs, so that a repeat takes seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from math import ceil
+from statistics import median
+
+import asyncpg
+
+from ..figures import Results
+from ..ground import Ground
+from . import environment
+from .databases import Databases
+from .draining import Drained, drain
+from .driver import Driver, DriverFailed
+from .peer import PEERS, LeftOut
+
+NAMES: tuple[str, ...] = tuple(PEERS)
+
+HOLDERS = {
+    "snapshot": ("begin isolation level repeatable read", "select count(*) from pg_class"),
+    "xid": ("begin", "select pg_current_xact_id()"),
+}
+WORDS = {"snapshot": "a snapshot is held", "xid": "a transaction id is held"}
+PAUSES = (0.05, 0.15)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    share: float
+    """Of the jobs of a full drain."""
+    repeats: int
+    singles: int
+    pickups: int
+    pinned_repeats: int
+    pinned_jobs: int
+    """For peers that drain more than 10,000 a second;"""
+    pinned_seconds: float
+    """others get as many as they do in this time."""
+
+
+FULL = Size(1.0, 5, 600, 100, 3, 400_000, 12.0)
+REDUCED = Size(0.4, 3, 300, 30, 1, 60_000, 4.0)
+
+
+@dataclass(slots=True)
+class Entrant:
+    """A peer in the run: its drivers, the template with its schema, and what was measured."""
+
+    driver: Driver
+    template: str
+    drained: list[Drained] = field(default_factory=list)
+    bulk: list[float] = field(default_factory=list)
+    single: list[float] = field(default_factory=list)
+    waits: list[list[float]] = field(default_factory=list)
+    pinned: dict[str, list[Drained]] = field(default_factory=lambda: {name: [] for name in HOLDERS})
+
+    @property
+    def name(self) -> str:
+        return self.driver.peer.name
+
+
+async def run(ground: Ground, results: Results, full: bool, names: Sequence[str]) -> None:
+    size = FULL if full else REDUCED
+    async with AsyncExitStack() as stack:
+        databases = await stack.enter_async_context(Databases.on(ground))
+        race = Race(ground, databases, results, size)
+        for name in names:
+            await race.enter(stack, name)
+        await race.turns("drain", size.repeats, race.drain)
+        race.report_drain()
+        await race.turns("enqueue", size.repeats, race.enqueue)
+        race.report_enqueue()
+        await race.turns("pick-up", size.repeats, race.pickup)
+        race.report_pickup()
+        await race.turns("pinned", 1, race.pinned)
+        race.report_pinned()
+
+
+class Race:
+    def __init__(self, ground: Ground, databases: Databases, results: Results, size: Size) -> None:
+        self._ground = ground
+        self._databases = databases
+        self._results = results
+        self._size = size
+        self._entrants: list[Entrant] = []
+
+    async def enter(self, stack: AsyncExitStack, name: str) -> None:
+        """Make the environment and the template with the schema."""
+        peer = PEERS[name]
+        try:
+            driver = Driver(peer, await environment.command(peer))
+            template = await stack.enter_async_context(self._databases.fresh())
+            await driver.call("install", template)
+            self._entrants.append(Entrant(driver, template))
+        except (LeftOut, DriverFailed) as why:
+            self._leave_out(name, "all", why)
+
+    async def turns(self, what: str, repeats: int, once: Callable[[Entrant], Awaitable[str]]) -> None:
+        """Each peer once, then each again. One that fails takes part no longer."""
+        for repeat in range(repeats):
+            for entrant in list(self._entrants):
+                began = time.monotonic()
+                try:
+                    said = await once(entrant)
+                except (DriverFailed, TimeoutError, asyncpg.PostgresError) as why:
+                    self._entrants.remove(entrant)
+                    self._leave_out(entrant.name, f"{what} and what follows", why)
+                else:
+                    took = time.monotonic() - began
+                    print(f"    {entrant.name}: {what} {repeat + 1} of {repeats}: {said} ({took:.0f} s)", flush=True)
+
+    async def drain(self, entrant: Entrant) -> str:
+        jobs = _fourfold(entrant.driver.peer.jobs * self._size.share)
+        async with self._databases.fresh(entrant.template) as url:
+            await entrant.driver.call("bulk", url, jobs)
+            entrant.drained.append(await drain(self._ground, entrant.driver, url, jobs))
+        return f"{entrant.drained[-1].rate:,.0f} jobs/s"
+
+    async def enqueue(self, entrant: Entrant) -> str:
+        async with self._databases.fresh(entrant.template) as url:
+            done = await entrant.driver.call("single", url, self._size.singles)
+            entrant.single.append(done["jobs"] / done["seconds"])
+            done = await entrant.driver.call("bulk", url, entrant.driver.peer.bulk)
+            entrant.bulk.append(done["jobs"] / done["seconds"])
+        return f"{entrant.single[-1]:,.0f} jobs/s one by one, {entrant.bulk[-1]:,.0f} many at a time"
+
+    async def pickup(self, entrant: Entrant) -> str:
+        jobs = self._size.pickups
+        async with (
+            self._databases.fresh(entrant.template) as url,
+            entrant.driver.worker("worker-pickup", url, 0) as worker,
+        ):
+            # The first one does not count: connections, prepared statements, caches.
+            await entrant.driver.call("pickup", url, jobs + 1, *PAUSES)
+            waits = [(await worker.until("waited"))["ms"] for _ in range(jobs + 1)]
+        entrant.waits.append(sorted(waits[1:]))
+        return f"median {median(waits[1:]):.1f} ms"
+
+    async def pinned(self, entrant: Entrant) -> str:
+        """Fill one database, and drain copies of it: filling takes a slow peer longer than draining."""
+        rate = median(drained.rate for drained in entrant.drained)
+        jobs = self._size.pinned_jobs if rate > 10_000 else _fourfold(rate * self._size.pinned_seconds)
+        async with self._databases.fresh(entrant.template) as filled:
+            await entrant.driver.call("bulk", filled, jobs)
+            for _ in range(self._size.pinned_repeats):
+                for name, done in entrant.pinned.items():
+                    async with self._databases.fresh(filled) as url:
+                        done.append(await drain(self._ground, entrant.driver, url, jobs, HOLDERS[name]))
+        return f"{jobs:,} jobs"
+
+    def report_drain(self) -> None:
+        for entrant in self._entrants:
+            runs, ready = entrant.drained, entrant.drained[0].ready
+            self._results.settings[entrant.name] = "{version} on {runtime}: {settings}".format_map(ready)
+            print(f"    {entrant.name} {self._results.settings[entrant.name]}", flush=True)
+            self._add(entrant, "drain", "rate", f"{runs[0].jobs:,} no-op jobs", "jobs/s", [r.rate for r in runs])
+            used = [r.cpu / r.jobs * 1e6 for r in runs if r.cpu is not None]
+            if used:
+                self._add(entrant, "drain", "cpu", "CPU of worker and server", "µs/job", used)
+            self._add(entrant, "drain", "wal", "WAL", "bytes/job", [r.wal / r.jobs for r in runs])
+            self._add(entrant, "drain", "memory", "memory of the worker", "MB", [r.memory for r in runs])
+
+    def report_enqueue(self) -> None:
+        for entrant in self._entrants:
+            self._add(entrant, "enqueue", "bulk", "many at a time", "jobs/s", entrant.bulk)
+            self._add(entrant, "enqueue", "single", "one per commit", "jobs/s", entrant.single)
+
+    def report_pickup(self) -> None:
+        for entrant in self._entrants:
+            for share, words in ((50, "median"), (99, "99th percentile")):
+                values = [waits[ceil(len(waits) * share / 100) - 1] for waits in entrant.waits]
+                name = f"idle: {words} of {len(entrant.waits[0])}"
+                self._add(entrant, "pickup", f"idle.p{share}", name, "ms", values)
+
+    def report_pinned(self) -> None:
+        for entrant in self._entrants:
+            for holder, done in entrant.pinned.items():
+                for n in range(4):
+                    name = f"{done[0].jobs:,} jobs, {WORDS[holder]}: quarter {n + 1}"
+                    rates = [r.quarters[n] for r in done]
+                    self._add(entrant, "pinned", f"{holder}.q{n + 1}", name, "jobs/s", rates)
+
+    def _add(self, entrant: Entrant, axis: str, case: str, name: str, unit: str, values: Sequence[float]) -> None:
+        self._results.add(axis, name, unit, values, system=entrant.name, case=case)
+
+    def _leave_out(self, name: str, what: str, why: Exception) -> None:
+        words = f"left out of {what}: {str(why) or type(why).__name__}"
+        self._results.settings[name] = "; ".join(filter(None, (self._results.settings.get(name), words)))
+        print(f"    {name} is {words}", flush=True)
+
+
+def _fourfold(jobs: float) -> int:
+    """As many as make four even quarters and a few batches."""
+    return max(int(jobs) // 400 * 400, 400)

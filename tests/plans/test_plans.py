@@ -1,179 +1,93 @@
-"""P15: the plans of every hot statement, under a worker's planner settings.
+"""P15: the plans of every hot statement keep the contract.
 
-At 0 and at 1,000,000 rows, never analysed and analysed, with half a million rows for tomorrow, with 100,000 rows of an
-unknown kind in front; made for their arguments and as generic plans. No statement sorts, except a handful of rows that
-are locked in order; none reads a table without its index; completion knows the primary key alone.
+At 0, 1,000 and 1,000,000 rows, never analysed and analysed, with half a million rows for tomorrow, with 100,000 rows of
+an unknown kind in front; made for their arguments and as generic plans. No statement sorts, except a handful of rows
+that are locked in order; none reads a table that grows without its index; completion knows the primary key alone.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
-from uuid import UUID
+from datetime import datetime
 
 import pytest
 import pytest_asyncio
+from tests.plans import filling
+from tests.plans.judging import complaints
 from tests.support.inbox import JOB, Session, claim_lanes, session
-from tests.support.plans import Plan, explain, run_explained
-
-IDS = sorted(UUID(int=n * 2**100) for n in range(1, 101))
-GENERATIONS = [1] * len(IDS)
-NOTHING: list[str | None] = [None] * len(IDS)
-RECENT = datetime(2026, 1, 1, tzinfo=UTC)
-PKEY = {"inbox_pkey"}
-
-
-@dataclass(frozen=True)
-class Expected:
-    arguments: tuple[Any, ...]
-    inbox: set[str]
-    archive: str | None = None
-    sorts: bool = False
-    """It orders the rows that it locks."""
-    walks: str | None = None
-    """An index that it may read from end to end."""
-    follows_its_ids: bool = False
-    """It locks rows in the order in which their ids are given."""
-
-
-def lanes(at: datetime) -> tuple[list[Any], ...]:
-    queues = ["default", "mail"]
-    return claim_lanes(queues, [(at, 5)] * 4 * len(queues))
-
-
-HOT = {
-    "claim": Expected(
-        (*lanes(RECENT), 100, ["job"], "{}", "w1", 90.0, True, True),
-        {"idx_inbox_claim", "idx_inbox_suspect", "idx_inbox_ordered_claim", *PKEY},
-    ),
-    "patrol": Expected(("default", 1, RECENT, 0, RECENT, 9, 2000, ["job"], "{}"), {"idx_inbox_claim"}),
-    "complete": Expected((IDS, GENERATIONS, NOTHING, NOTHING, "w1"), PKEY, follows_its_ids=True),
-    "fail": Expected((IDS, GENERATIONS, NOTHING, NOTHING, "w1", False), PKEY, follows_its_ids=True),
-    "snooze": Expected((IDS, GENERATIONS, [1.0] * len(IDS), "w1"), PKEY, follows_its_ids=True),
-    "renew": Expected((IDS, GENERATIONS, "w1", 90.0), PKEY, sorts=True),
-    "release": Expected((IDS, GENERATIONS, "w1"), PKEY, sorts=True),
-    # Once per death of a worker, what is in flight.
-    "release_worker": Expected(("w1",), {"idx_inbox_stale_processing", *PKEY}, walks="idx_inbox_stale_processing"),
-    "held": Expected((IDS, GENERATIONS, "w1"), PKEY),
-    "confirm": Expected((IDS, GENERATIONS, "w1"), set(), archive="id_idx"),
-    # It holds only what was cancelled while running.
-    "cancelled": Expected((["w1", "w2"],), {"idx_inbox_cancel"}, walks="idx_inbox_cancel"),
-    "cancel": Expected((IDS[0], "enough"), PKEY),
-    "revive": Expected((IDS,), PKEY, sorts=True),
-    "once_enter": Expected(("key", IDS[0], 5), PKEY),
-}
-
-
-def complaints(name: str, expected: Expected, plan: Plan) -> list[str]:
-    found = []
-    if plan.sorts() and not expected.sorts:
-        found.append(f"sorts: {plan.sorts()}")
-    if plan.reads("inbox") != expected.inbox:
-        found.append(f"reads the inbox by {sorted(plan.reads('inbox'))}")
-    for scan in plan.reads("archive"):
-        if not scan.endswith(expected.archive or "never"):
-            found.append(f"reads the archive by {scan}")
-    for node in plan.nodes():
-        index = node.get("Index Name", "queues_pkey")
-        if not node.get("Index Cond") and index not in ("queues_pkey", expected.walks):
-            found.append(f"walks all of {index}")
-        if node["Node Type"] in ("Hash Join", "Merge Join"):
-            found.append(f"has a {node['Node Type']}")
-    if expected.follows_its_ids:
-        (order,) = {
-            tuple(child.get("Index Name", child["Node Type"]) for child in node["Plans"])
-            for node in plan.nodes()
-            if "Join Type" in node and any(child["Node Type"] == "Function Scan" for child in node["Plans"])
-        }
-        if order != ("Function Scan", "inbox_pkey"):
-            found.append(f"joins in the order {order}")
-    return [f"{name}: {complaint}" for complaint in found]
-
-
-async def complaints_of_all(one: Session, state: str) -> list[str]:
-    found = []
-    for name, expected in HOT.items():
-        for generic in (False, True):
-            plan = await explain(one, name, expected.arguments, generic=generic)
-            kind = "generic" if generic else "custom"
-            found += [f"{state}, {kind}: {complaint}" for complaint in complaints(name, expected, plan)]
-    return found
+from tests.support.plans import run_explained
 
 
 @pytest_asyncio.fixture
 async def one(migrated_url: str) -> AsyncIterator[Session]:
     """Analysed only when the test says so."""
     async with session(migrated_url) as opened:
-        await opened.connection.execute("alter table holdfast.inbox set (autovacuum_enabled = off)")
+        for table in ("inbox", "dedupe", "once", "archive_default"):
+            await opened.connection.execute(f"alter table holdfast.{table} set (autovacuum_enabled = off)")
         yield opened
 
 
-async def fill(one: Session, count: int, kind: str = "job", due: str = "-1 hour", status: str = "pending") -> None:
+async def fill(one: Session, count: int, kind: str = "job", due: str = "-1 hour") -> None:
     await one.connection.execute(
         f"""
-        insert into holdfast.inbox (
-            partition_key, partition_bucket, payload, status, available_at, claimed_by, lease_expires_at,
-            lease_generation, attempts)
-        select 'key', 1, '{{"type": "{kind}"}}', '{status}',
-               now() + interval '{due}' + n * interval '1 millisecond',
-               case when '{status}' = 'processing' then 'w' || n % 20 end,
-               case when '{status}' = 'processing' then now() + interval '1 minute' end, 1, 1
+        insert into holdfast.inbox (partition_key, partition_bucket, payload, available_at, lease_generation, attempts)
+        select 'key', 1, '{{"type": "{kind}"}}', now() + interval '{due}' + n * interval '1 millisecond', 1, 1
         from generate_series(1, {count}) n
         """,
         timeout=300,
     )
 
 
-async def test_plans_of_an_empty_inbox(one: Session) -> None:
-    found = await complaints_of_all(one, "never analysed")
-    await one.connection.execute("analyze")
-    found += await complaints_of_all(one, "analysed")
-    assert not found, "\n".join(found)
-
-
-async def test_plans_of_a_small_inbox_that_was_analysed_empty(one: Session) -> None:
-    await one.connection.execute("analyze")
-    await fill(one, 20_000)
-    await fill(one, 2_000, status="processing")
-    found = await complaints_of_all(one, "analysed when empty")
-    assert not found, "\n".join(found)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-async def test_plans_of_a_million_rows(one: Session) -> None:
-    await fill(one, 1_000_000)
-    await fill(one, 20_000, status="processing")
-    found = await complaints_of_all(one, "never analysed")
+async def keeps_the_contract(one: Session, url: str, *, small: bool) -> None:
+    """Never analysed, and then analysed."""
+    found = [f"never analysed: {complaint}" for complaint in await complaints(url, small=small)]
     await one.connection.execute("analyze", timeout=300)
-    found += await complaints_of_all(one, "analysed")
+    found += [f"analysed: {complaint}" for complaint in await complaints(url, small=small)]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.direct
+async def test_plans_of_an_empty_inbox(one: Session, migrated_url: str) -> None:
+    await keeps_the_contract(one, migrated_url, small=True)
+
+
+@pytest.mark.direct
+async def test_plans_of_a_thousand_rows(one: Session, migrated_url: str) -> None:
+    await filling.fill(one.connection, 1)
+    await keeps_the_contract(one, migrated_url, small=True)
+
+
+@pytest.mark.direct
+async def test_plans_of_an_inbox_that_was_analysed_empty(one: Session, migrated_url: str) -> None:
+    await one.connection.execute("analyze")
+    await filling.fill(one.connection, 20)
+    await keeps_the_contract(one, migrated_url, small=True)
+
+
+@pytest.mark.direct
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_plans_of_a_million_rows(one: Session, migrated_url: str) -> None:
+    await filling.fill(one.connection, 1000)
+    await keeps_the_contract(one, migrated_url, small=False)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_plans_with_half_a_million_rows_for_tomorrow(one: Session) -> None:
+async def test_plans_with_half_a_million_rows_for_tomorrow(one: Session, migrated_url: str) -> None:
     await fill(one, 1_000)
     before = await claim_buffers(one)
     await fill(one, 500_000, due="1 day")
-    found = await complaints_of_all(one, "never analysed")
-    await one.connection.execute("analyze", timeout=300)
-    found += await complaints_of_all(one, "analysed")
-    assert not found, "\n".join(found)
+    await keeps_the_contract(one, migrated_url, small=True)
     assert await claim_buffers(one) <= 1.5 * before
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_plans_with_a_hundred_thousand_rows_of_an_unknown_kind_in_front(one: Session) -> None:
+async def test_plans_with_a_hundred_thousand_rows_of_an_unknown_kind_in_front(one: Session, migrated_url: str) -> None:
     """They are walked once, by the first claim; from its floor on they cost nothing."""
     await fill(one, 1_000)
     before = await claim_buffers(one)
     await fill(one, 100_000, kind="unknown", due="-2 days")
-    found = await complaints_of_all(one, "never analysed")
-    await one.connection.execute("analyze", timeout=300)
-    found += await complaints_of_all(one, "analysed")
-    assert not found, "\n".join(found)
+    await keeps_the_contract(one, migrated_url, small=True)
     floor = await one.connection.fetchval("select min(available_at) from holdfast.inbox where kind = 'job'")
     assert await claim_buffers(one, floor) <= 1.5 * before
 

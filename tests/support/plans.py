@@ -1,14 +1,18 @@
-"""Plans as EXPLAIN shows them."""
+"""Plans as EXPLAIN shows them, and as auto_explain does, which also sees the statements inside functions."""
 
+import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from holdfast.db.database import PIN_PLANS
+import asyncpg
+
+from holdfast.db.database import PIN_PLANS, Connection, Database
 from tests.support.inbox import Session
+from tests.support.pooler import direct
 
 
 @dataclass(frozen=True)
@@ -41,16 +45,68 @@ def _walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _walk(child)
 
 
-async def explain(session: Session, name: str, arguments: Sequence[Any], *, generic: bool = False) -> Plan:
-    """The plan of an inbox statement, made for these arguments or for any."""
-    mode = "force_generic_plan" if generic else "force_custom_plan"
-    async with _as_a_worker(session):
-        await session.connection.execute(f"set local plan_cache_mode = {mode}")
-        await session.connection.execute(f"prepare explained as {session.database.sql('inbox', name)}")
-        literals = ", ".join(_literal(argument) for argument in arguments)
-        text = await session.connection.fetchval(f"explain (format json) execute explained ({literals})")
-        await session.connection.execute("deallocate explained")
-    return Plan(json.loads(text)[0]["Plan"])
+@dataclass(frozen=True)
+class Seen:
+    """A statement that ran, perhaps inside a function, and its plan."""
+
+    text: str
+    plan: Plan
+
+
+class Observer:
+    """One session in which every statement's plan is seen, those inside functions, too."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._seen: list[Seen] = []
+        connection.add_log_listener(self._listen)
+
+    async def watch(self, sql: str, runs: Sequence[Sequence[Any]], before: str = "") -> list[Seen]:
+        """Run the statement with each of these arguments, after `before`; roll all of it back. What ran."""
+        transaction = self.connection.transaction()
+        await transaction.start()
+        try:
+            if before:
+                await self.connection.execute(before)
+            prepared = await self.connection.prepare(sql)
+            self._seen.clear()
+            for arguments in runs:
+                await prepared.fetch(*arguments)
+                await self.connection.execute("select 1")  # the plan is told when the portal is closed
+            await asyncio.sleep(0)  # listeners are called by the loop
+            return list(self._seen)
+        finally:
+            await transaction.rollback()
+
+    def _listen(self, _: Any, message: Any) -> None:
+        found = re.match(r"duration: .*? plan:\n(.*)", message.message, re.DOTALL)
+        if found:
+            told = json.loads(found[1])
+            self._seen.append(Seen(told["Query Text"], Plan(told["Plan"])))
+
+
+@asynccontextmanager
+async def observer(url: str, *, worker: bool, generic: bool) -> AsyncIterator[Observer]:
+    """A new session with the planner settings of a worker, or the server's own, as producers have them."""
+    connection = await Database(direct(url)).connect("observer", planner=worker)
+    try:
+        try:
+            await connection.execute("load 'auto_explain'")
+        except asyncpg.PostgresError as error:
+            raise AssertionError(
+                f"the plans are seen with auto_explain, as a superuser; the server says: {error}"
+            ) from None
+        settings = {
+            "auto_explain.log_min_duration": "0",
+            "auto_explain.log_nested_statements": "on",
+            "auto_explain.log_format": "json",
+            "auto_explain.log_level": "notice",
+            "plan_cache_mode": "force_generic_plan" if generic else "force_custom_plan",
+        }
+        await connection.execute("; ".join(f"set {name} = {value}" for name, value in settings.items()))
+        yield Observer(connection)
+    finally:
+        await connection.close(timeout=10)
 
 
 async def run_explained(session: Session, name: str, *arguments: Any) -> Plan:
@@ -70,21 +126,3 @@ async def _as_a_worker(session: Session) -> AsyncIterator[None]:
         await session.connection.execute(PIN_PLANS)  # else they are the session's
     yield
     await transaction.rollback()
-
-
-def _literal(value: Any) -> str:
-    """As a literal without a type of its own, so that it takes the parameter's."""
-    if value is None:
-        return "null"
-    text = "{" + ",".join(_item(item) for item in value) + "}" if isinstance(value, list) else _text(value)
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _item(value: Any) -> str:
-    return "null" if value is None else json.dumps(_text(value))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, datetime):
-        return "-infinity" if value.year == 1 else value.isoformat()
-    return str(value)

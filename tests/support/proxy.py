@@ -13,6 +13,8 @@ class Proxy:
         self._server = url
         self.url = ""
         self.cuts = 0
+        self.delay = 0.0
+        """Seconds that everything takes, each way."""
         self.deaf = False
         """While set, no notification comes through, and all else does."""
         self._request: bytes | None = None
@@ -48,12 +50,26 @@ class Proxy:
             return messages.without(b"A" if self.deaf else b"", data)
 
         try:
-            await asyncio.gather(_pass(reader, upstream[1], from_client), _pass(upstream[0], writer, from_server))
+            await asyncio.gather(
+                self._pass(reader, upstream[1], from_client), self._pass(upstream[0], writer, from_server)
+            )
         finally:
             for end in (writer, upstream[1]):
                 end.close()
                 with suppress(OSError):
                     await end.wait_closed()
+
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, keep: Callable[[bytes], bytes | None]
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                if (kept := keep(data)) is None:
+                    break
+                await asyncio.sleep(self.delay)
+                writer.write(kept)
+                await writer.drain()
+        writer.close()
 
 
 class _Messages:
@@ -74,18 +90,6 @@ class _Messages:
             message, self._rest = self._rest[: size + 1], self._rest[size + 1 :]
             passed += b"" if message[:1] == kind else message
         return passed
-
-
-async def _pass(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, keep: Callable[[bytes], bytes | None]
-) -> None:
-    with suppress(OSError):
-        while data := await reader.read(65536):
-            if (kept := keep(data)) is None:
-                break
-            writer.write(kept)
-            await writer.drain()
-    writer.close()
 
 
 @asynccontextmanager

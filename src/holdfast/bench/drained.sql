@@ -1,0 +1,11 @@
+-- How the drain went: its jobs in four quarters, in the order in which they ended.
+-- Returns  per quarter: how many, when the first of them was claimed and when the last one ended, in seconds.
+select count(*)::int as jobs, extract(epoch from min(q.claimed_at))::float8 as began,
+       extract(epoch from max(q.finished_at))::float8 as ended
+from (
+    select a.claimed_at, a.finished_at, ntile(4) over (order by a.finished_at, a.seq) as quarter
+    from holdfast.archive a
+    where a.kind = 'noop'
+) q
+group by q.quarter
+order by q.quarter

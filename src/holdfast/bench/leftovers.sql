@@ -1,0 +1,7 @@
+-- Schemas of runs that were killed: those of which nobody holds the lock that a run holds. The look takes it for an instant.
+-- Takes    $1 a pattern of their names.
+select n.nspname::text
+from pg_namespace n
+where n.nspname like $1
+  and pg_try_advisory_xact_lock(hashtextextended(n.nspname, 0))
+order by 1

@@ -1,0 +1,106 @@
+"""Where a run takes place: a schema of its own, that is gone afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import asyncpg
+
+from ..db.database import Connection, Database
+from ..db.safety import check_server
+from ..errors import ConfigurationError, HoldfastError
+from ..schema import migrate
+
+PREFIX = "holdfast_bench_"
+_PATTERN = PREFIX.replace("_", r"\_") + "%"
+_PATIENCE = 30.0
+"""Seconds for which the drop of the schema is tried."""
+
+
+class BenchError(HoldfastError):
+    """The run could not go on."""
+
+
+@dataclass(slots=True)
+class Place:
+    database: Database
+    """With the schema of this run."""
+    leftovers: list[str] = field(default_factory=list)
+    """Schemas of runs that were killed."""
+    _flag: Connection | None = None
+    _made: bool = False
+
+    @classmethod
+    def beside(cls, installation: Database) -> Place:
+        """In the database of this installation, under a name that nobody has."""
+        name = f"{PREFIX}{secrets.token_hex(4)}"
+        return cls(Database(installation.url, name, installation.pooler))
+
+    @property
+    def schema(self) -> str:
+        return self.database.schema
+
+    async def make(self) -> None:
+        """Look whether we may, whether others left something behind, and make the schema."""
+        self._flag = connection = await self.database.connect("bench")
+        await check_server(connection)
+        await self._check_rights(connection)
+        self.leftovers = [row[0] for row in await connection.fetch(self.database.sql("bench", "leftovers"), _PATTERN)]
+        # Held until the end, so that others can tell this schema from a left-over. In a transaction, for poolers' sake.
+        # Without parameters: a statement that has some keeps its snapshot until the next one, and with it the horizon.
+        await connection.execute(
+            "begin; set local idle_in_transaction_session_timeout = 0; "
+            f"select pg_advisory_xact_lock(hashtextextended('{self.schema}', 0))"
+        )
+        self._made = True
+        await migrate.migrate(self.database)
+        async with self.connection() as other:
+            await other.execute(f"create table {self.schema}.bare (number int)")
+
+    async def _check_rights(self, connection: Connection) -> None:
+        row = await connection.fetchrow(self.database.sql("bench", "rights"))
+        assert row is not None
+        if not row["may"]:
+            raise ConfigurationError(
+                f"holdfast bench makes a schema of its own and drops it, and the role {row['role']} may not create one "
+                f"in the database {row['name']} (at {self.database.shown}). Run there as its owner: "
+                f'grant create on database "{row["name"]}" to "{row["role"]}"; or use another role'
+            )
+
+    @asynccontextmanager
+    async def connection(self, purpose: str = "bench") -> AsyncIterator[Connection]:
+        connection = await self.database.connect(purpose)
+        try:
+            yield connection
+        finally:
+            await connection.close(timeout=5)
+
+    async def strike(self) -> None:
+        """Drop the schema. The sessions of a worker that was just ended may hold locks for another moment."""
+        if self._made:
+            end = time.monotonic() + _PATIENCE
+            while not await self._dropped():
+                if time.monotonic() > end:
+                    raise BenchError(
+                        f"The schema {self.schema} at {self.database.shown} could not be dropped: the server is away, "
+                        f"or somebody holds a lock. Drop it by hand: drop schema {self.schema} cascade"
+                    )
+                await asyncio.sleep(0.2)
+        if self._flag is not None:
+            self._flag.terminate()
+
+    async def _dropped(self) -> bool:
+        try:
+            async with self.connection() as connection:
+                await connection.execute(
+                    "begin; set local lock_timeout = '2s'; set local client_min_messages = warning; "
+                    f"drop schema if exists {self.schema} cascade; commit"
+                )
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, HoldfastError):
+            return False
+        return True

@@ -1,0 +1,206 @@
+"""The contract of the plans: which index each hot statement reads, and which of its columns bound the scan.
+
+Every statement file of the rooms that touch live work is in HOT or in NOT_HOT; a new one must be put into one of them.
+The statements inside functions that read large tables are in NESTED, found by words of theirs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from tests.support.inbox import claim_lanes, guarded_arguments
+
+ROOMS = ("inbox", "housekeeping", "ownership")
+LARGE = ("inbox", "archive", "dedupe", "once")
+"""Tables that grow. The others hold a few rows per queue, worker, chore or setting, and may be read in any way."""
+
+Indexes = Mapping[str, str]
+"""Each index that is read, with the columns that must bound the scan, `>=` for from below at least; none: it may be
+walked from end to end."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    indexes: Indexes
+    runs: Sequence[Sequence[Any]] = ()
+    """Arguments, of one run or several, which together go through every branch of the functions that it calls."""
+    before: str = ""
+    """SQL that makes the few rows which those branches need."""
+    sorts: bool = False
+    """It orders the rows that it locks."""
+    follows_its_ids: bool = False
+    """It locks rows in the order in which their ids are given."""
+    worker: bool = True
+    """Run with a worker's planner settings; else with the server's own, on connections of applications."""
+    functions: Sequence[str] = ()
+    """The words in NESTED of the statements that it runs inside functions."""
+    walked_when_small: str = ""
+    """An index that it may walk from end to end while the planner takes the inbox for small."""
+
+
+IDS = sorted(UUID(int=n * 2**100) for n in range(1, 101))
+GENERATIONS = [1] * len(IDS)
+NOTHING: list[str | None] = [None] * len(IDS)
+RECENT = datetime(2026, 1, 1, tzinfo=UTC)
+QUEUES = ["default", "mail"]
+LANES = claim_lanes(QUEUES, [(RECENT, 5)] * 4 * len(QUEUES))
+
+PKEY = {"inbox_pkey": "id"}
+ARCHIVE = {"idx_archive_id": "id"}
+DEDUPE = {"dedupe_pkey": "key"}
+ONCE = {"once_pkey": "key"}
+LANE = "queue priority available_at seq"
+OF_KEY = {"idx_inbox_key": "queue partition_key", "idx_inbox_partition_processing": "queue partition_key"}
+
+# Rows of their own key and queue, so that the branches below meet them in an inbox of any size.
+ORDERED = """
+    insert into holdfast.inbox (queue, partition_key, partition_bucket, payload, available_at, ordered, status)
+    select 'mail', key, 1, '{"type": "job"}', now() - interval '1 minute', true, status::holdfast.inbox_status
+    from unnest(array['waits', 'waits', 'waits', 'vacant 1', 'vacant 2'],
+                array['pending', 'pending', 'pending', 'blocked', 'blocked']) as u (key, status)
+"""
+LIVE, ENDED, NEW = UUID(int=1), UUID(int=2), UUID(int=3)
+KNOWN = f"""
+    insert into holdfast.inbox (id, partition_key, partition_bucket, payload)
+    values ('{LIVE}', 'k', 1, '{{"type": "job"}}');
+    insert into holdfast.inbox (partition_key, partition_bucket, payload, idempotency_key)
+    values ('k', 1, '{{"type": "job"}}', 'by hand');
+    insert into holdfast.archive (
+        id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, status, attempts,
+        max_attempts, lease_generation, available_at, created_at, finished_at)
+    values ('{ENDED}', 1, 'k', 1, 'default', 1, 'job', '{{"type": "job"}}', 1, 'completed', 1,
+            5, 1, now(), now(), now())
+"""
+
+
+def once(id: UUID | None, idempotency_key: str | None) -> tuple[Any, ...]:
+    """Arguments of enqueue_once."""
+    ids = [str(id) if id else None]
+    return (
+        ids, ["k"], ['{"type": "job"}'], [idempotency_key], "job", "default", 1, None, None, 5, 1, None, None, None,
+    )  # fmt: skip
+
+
+def enqueued(*many: Any) -> tuple[Any, ...]:
+    """Arguments of enqueue and enqueue_many after the jobs' own."""
+    return (*many, "default", 1, None, None, 5, 1, None, None, None)
+
+
+HOT: dict[str, Expected] = {
+    # The claim
+    "inbox/claim": Expected(
+        {"idx_inbox_claim": LANE, "idx_inbox_suspect": "available_at",
+         "idx_inbox_ordered_claim": "queue priority available_at", **PKEY},
+        [(*LANES, 100, ["job"], "{}", "w1", 90.0, True, True)],
+    ),
+    "inbox/claim_guarded": Expected(
+        {},
+        [guarded_arguments(take=1, queues=QUEUES[::-1], buckets=[1, 2], rescan=True,
+                           vacated=[("mail", "vacant 1"), ("mail", "vacant 2")])],
+        before=ORDERED,
+        functions=["owned_candidate as materialized", "head.id as head", "lockable as materialized",
+                   "put_aside as materialized", "free as materialized", "left_alone as"],
+    ),
+    "inbox/patrol": Expected(
+        {"idx_inbox_claim": LANE}, [("default", 1, RECENT, 0, RECENT, 9, 2000, ["job"], "{}")]
+    ),
+    # Endings, and what is in flight
+    "inbox/complete": Expected(
+        {**PKEY, **DEDUPE}, [(IDS, GENERATIONS, NOTHING, NOTHING, "w1")], follows_its_ids=True
+    ),
+    "inbox/fail": Expected(PKEY, [(IDS, GENERATIONS, NOTHING, NOTHING, "w1", False)], follows_its_ids=True),
+    "inbox/snooze": Expected(PKEY, [(IDS, GENERATIONS, [1.0] * len(IDS), "w1")], follows_its_ids=True),
+    "inbox/renew": Expected(PKEY, [(IDS, GENERATIONS, "w1", 90.0)], sorts=True),
+    "inbox/release": Expected(PKEY, [(IDS, GENERATIONS, "w1")], sorts=True),
+    # Once per death of a worker, what is in flight.
+    "inbox/release_worker": Expected({"idx_inbox_stale_processing": "", **PKEY}, [("w1",)]),
+    "inbox/held": Expected(PKEY, [(IDS, GENERATIONS, "w1")]),
+    "inbox/confirm": Expected(ARCHIVE, [(IDS, GENERATIONS, "w1")]),
+    # It holds only what was cancelled while running.
+    "inbox/cancelled": Expected({"idx_inbox_cancel": ""}, [(["w1", "w2"],)]),
+    "inbox/once_enter": Expected({**PKEY, **ONCE}, [("key", IDS[0], 5)]),
+    "inbox/once_finish": Expected(ONCE, [("key", 5)]),
+    # Producers and operators, on connections that have nobody's planner settings
+    "inbox/enqueue": Expected({}, [enqueued(str(NEW), "k", 1, '{"type": "job"}')], worker=False),
+    "inbox/enqueue_many": Expected({}, [enqueued([str(NEW)], ["k"], [1], ['{"type": "job"}'])], worker=False),
+    "inbox/enqueue_copy": Expected({}, [("default", None, None, None, None)], worker=False),
+    "inbox/enqueue_once": Expected(
+        {},
+        [once(NEW, "new"), once(NEW, "new"), once(LIVE, None), once(None, "by hand"), once(ENDED, "ended")],
+        before=KNOWN,
+        worker=False,
+        functions=["select d.* ", "where i.id = job", "i.idempotency_key = enqueue_once", "set job_id = other.id",
+                   "from holdfast.archive a", "delete from holdfast.inbox", "set expires_at ="],
+    ),
+    "inbox/enqueue_call": Expected(
+        {}, [("job", "{}", "default", None, None, 1, key, 5, 1) for key in ("new", "new", None)], worker=False,
+        functions=["select d.* "],
+    ),
+    "inbox/cancel": Expected({**PKEY, **DEDUPE}, [(IDS[0], "enough")], worker=False),
+    # Housekeeping
+    "housekeeping/due": Expected({"chores_pkey": "name"}, [(["sweep", "bury"], [10.0, 10.0])]),
+    "housekeeping/turn": Expected({"chores_pkey": "name"}, [("sweep", "lock", 10.0)]),
+    "housekeeping/done": Expected({}, [("sweep", RECENT, 5)]),
+    "housekeeping/sweep": Expected(
+        {"idx_inbox_stale_processing": "lease_expires_at>=", **PKEY}, [(RECENT, 1000)], sorts=True
+    ),
+    "housekeeping/bury": Expected({"idx_inbox_exhausted": "", **PKEY}, [(1000,)]),
+    "housekeeping/mend_dead": Expected({"idx_inbox_dead": "dead_at", **PKEY}, [(1000,)]),
+    "housekeeping/archive": Expected({"idx_inbox_finished": "", **PKEY, **DEDUPE}, [(1000,)]),
+    "housekeeping/blocked_keys": Expected(
+        {"idx_inbox_blocked": "queue partition_key", **OF_KEY}, [("", "", 1000)],
+        walked_when_small="idx_inbox_partition_processing",
+    ),
+    "housekeeping/release": Expected(
+        {}, [(["mail", "mail"], ["vacant 1", "vacant 2"])], before=ORDERED, functions=["head as materialized"]
+    ),
+    "housekeeping/disown": Expected({"idx_inbox_bucket_claim": "queue", **PKEY}, [(1000, 10_000)]),
+    "housekeeping/members": Expected({}, [(90.0,)]),
+    # The registry of workers
+    "ownership/heartbeat": Expected({}, [(["w1"], ["{}"])]),
+    "ownership/live": Expected({}, [(QUEUES,)]),
+}  # fmt: skip
+
+NESTED: dict[str, Expected] = {
+    # holdfast.claim_guarded, whose plans are always generic
+    "owned_candidate as materialized": Expected(
+        {"idx_inbox_ordered_claim": LANE, "idx_inbox_bucket_claim": f"partition_bucket {LANE}",
+         "idx_inbox_suspect": "available_at", "idx_inbox_blocked": "queue partition_key"},
+        walked_when_small="idx_inbox_blocked",
+    ),
+    "head.id as head": Expected(OF_KEY),
+    "lockable as materialized": Expected(PKEY),
+    "put_aside as materialized": Expected(PKEY),
+    "free as materialized": Expected(PKEY),
+    "left_alone as": Expected(PKEY),
+    # holdfast.release_heads
+    "head as materialized": Expected(
+        {**OF_KEY, **PKEY}, walked_when_small="idx_inbox_partition_processing"
+    ),
+    # holdfast.enqueue_once
+    "select d.* ": Expected(DEDUPE),
+    "delete from holdfast.inbox": Expected(PKEY),
+    "where i.id = job": Expected(PKEY),
+    "i.idempotency_key = enqueue_once": Expected({"idx_inbox_idempotency_key": "idempotency_key"}),
+    "set job_id = other.id": Expected(DEDUPE),
+    "from holdfast.archive a": Expected(ARCHIVE),
+    "set expires_at =": Expected(DEDUPE),
+}  # fmt: skip
+
+NOT_HOT = {
+    "inbox/pause": "an operator's verb, on one row of queues",
+    "inbox/resume": "an operator's verb, on one row of queues",
+    "inbox/set_queue": "an operator's verb, on one row of queues",
+    "inbox/revive": "an operator's verb, without a worker's planner settings: it may read all of a small inbox",
+    "housekeeping/clock": "reads no table",
+    "housekeeping/make_partitions": "once an hour, on the catalogue",
+    "housekeeping/drop_partitions": "once an hour, on the catalogue",
+    "housekeeping/forget_default": "once an hour, on a partition that is empty unless none was made in time",
+    "housekeeping/forget_dedupe": "once a minute; it walks the primary key instead of idx_dedupe_expires",
+    "housekeeping/forget_once": "once a minute; it walks the primary key instead of idx_once_done",
+    "ownership/drain": "an operator's verb, on rows of workers",
+    "ownership/register": "once in the life of a process, one row of workers",
+    "ownership/leave": "once in the life of a process, one row of workers",
+}

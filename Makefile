@@ -40,17 +40,15 @@ help:
 demo: $(VENV)/.runtime
 	@$(BIN)/holdfast demo $(ARGS)
 
-# What these rooms do has nothing to do with the way to the server; the run through a pooler leaves them out.
-SERVERLESS := pure model embedded
-
 # The tests wait for commits and leases more than they compute, so several run at a time, each on a server of its own.
+# The run through a pooler leaves out what does not go through it; see tests/conftest.py.
 test: lint
 	$(BIN)/python -m pytest -n $(JOBS) $(TESTARGS)
 ifneq ($(HOLDFAST_TEST_OLD_POSTGRES),)
 	HOLDFAST_TEST_POSTGRES=old $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(TESTARGS)
 endif
 ifneq ($(HOLDFAST_TEST_PGBOUNCER),)
-	HOLDFAST_TEST_POOLER=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(SERVERLESS:%=--ignore=tests/%) $(TESTARGS)
+	HOLDFAST_TEST_POOLER=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(TESTARGS)
 endif
 
 lint: $(VENV)/.dev

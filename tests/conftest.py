@@ -22,11 +22,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is about the other way to the server."""
+    """Leave out what is about the other way to the server; through a pooler also what does not go that way at all."""
     other = "direct" if wants_pooler() else "pooled"
-    left_out = [item for item in items if item.get_closest_marker(other)]
+    left_out = {item for item in items if item.get_closest_marker(other) or (wants_pooler() and not _asks(item))}
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=left_out)
+
+
+def _asks(item: pytest.Item) -> bool:
+    """Does this test ask for a server? One that it starts by itself has no pooler in front of it."""
+    return not {"postgres", "own_postgres"}.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")

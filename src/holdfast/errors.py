@@ -73,6 +73,11 @@ class Timeout(HoldfastError):
 class Unreachable(HoldfastError):
     """The server did not answer. Whether the call took effect is unknown; repeating it under the same id is safe."""
 
+    def __init__(self, message: str, *, silent: bool = False) -> None:
+        super().__init__(message)
+        self.silent = silent
+        """Did nothing come at all, not even a refusal? Then perhaps only we are cut off."""
+
 
 class Contended(HoldfastError):
     """The server refused this time (a deadlock, a lock not to be had). Nothing was done; it may be repeated."""

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from tests.support.links import Proxy
 from tests.support.pooler import direct, wants_pooler
 from tests.support.waiting import wait_until
 from tests.support.workers import Fleet
@@ -115,3 +116,27 @@ def test_jobs_that_run_through_an_outage_keep_their_lease(own_postgres: Embedded
     assert fleet.seen(job, "started") == began, "it ran once"
     assert fleet.inbox.job(job)["attempts"] == 1
     fleet.inbox.check_promises()
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_an_outage_that_holds_the_first_calls_back_and_refuses_the_others(fleet: Fleet, processes: int) -> None:
+    def all_leases(are: str) -> bool:
+        statement = "select count(*) from holdfast.inbox where status = 'processing' and lease_expires_at "
+        return bool(fleet.inbox.one(statement + are) == processes)
+
+    gate = fleet.folder / "gate"
+    with Proxy(fleet.inbox.url) as proxy:
+        worker = fleet.start(url=proxy.url, lease=1.5, concurrency=1, processes=processes)
+        jobs = [fleet.inbox.enqueue("hold", gate=str(gate)) for _ in range(processes)]
+        wait_until(lambda: all_leases("> claimed_at + interval '1.6 s'"))  # the keeper has a link
+        proxy.silence(refuse=True)
+        wait_until(lambda: "leases could not be renewed: cannot reach the server" in worker.log)
+        wait_until(lambda: all_leases("< now() - interval '0.5 s'"))  # the outage outlasts the leases
+        proxy.speak()
+        wait_until(lambda: all_leases("> now()"))
+        gate.touch()
+        fleet.inbox.wait(jobs)
+        for job in jobs:
+            assert len(fleet.seen(job, "started")) == 1, "it ran once"
+            assert fleet.inbox.job(job)["attempts"] == 1
+        fleet.inbox.check_promises()

@@ -140,11 +140,28 @@ async def test_no_sweep_soon_after_a_connect_or_a_server_start(inbox: Inbox) -> 
     id = claimed(inbox)
     house = Housekeeper(database_at(inbox.url), AT_ONCE, grace=3600)
     assert "sweep" not in await house.round()
-    house._connected_at -= 7200  # connected long ago, to a server that started just now
+    house._back_at -= 7200  # connected long ago, to a server that started just now
     assert "sweep" not in await house.round()
     assert inbox.status(id) == "processing"
     house._grace = 0
     assert (await house.round())["sweep"] == 1
+    house._drop()
+
+
+async def test_no_sweep_soon_after_an_answer_that_was_held_up(inbox: Inbox) -> None:
+    # So a pooler hides an outage from us: no connection breaks, and the answer comes when the server is back.
+    id = claimed(inbox)
+    house = Housekeeper(database_at(inbox.url), AT_ONCE, grace=0.5)
+    async with await psycopg.AsyncConnection.connect(direct(inbox.url)) as outage:
+        await outage.execute("lock table holdfast.chores")
+        round = asyncio.create_task(house.round())
+        await asyncio.sleep(0.7)  # the outage itself: longer than the grace
+        assert not round.done()
+    assert "sweep" not in await round
+    assert inbox.status(id) == "processing"
+    while "sweep" not in await house.round():
+        await asyncio.sleep(0.01)
+    assert inbox.status(id) == "pending"
     house._drop()
 
 

@@ -1,4 +1,4 @@
-"""A TCP proxy whose links can go silent: still open, nothing comes through."""
+"""A TCP proxy whose links can go silent: still open, nothing comes through. New ones can be refused."""
 
 import contextlib
 import socket
@@ -16,6 +16,7 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._flowing = threading.Event()
         self._flowing.set()
+        self._refusing = False
         self._closed = False
         self._sockets: list[socket.socket] = []
         place = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -33,18 +34,26 @@ class Proxy:
             with contextlib.suppress(OSError):
                 end.close()
 
-    def silence(self) -> None:
-        """From now on nothing is forwarded; open links stay open, new ones are accepted and stay silent."""
+    def silence(self, refuse: bool = False) -> None:
+        """From now on nothing is forwarded; open links stay open, new ones are accepted and stay silent, or refused.
+
+        PgBouncer refuses during an outage: only what was asked in its first moment is held back.
+        """
+        self._refusing = refuse
         self._flowing.clear()
 
     def speak(self) -> None:
         """Forward again; what was held back on old links is delivered late."""
+        self._refusing = False
         self._flowing.set()
 
     def _accept(self) -> None:
         while not self._closed:
             try:
                 near, _ = self._listener.accept()
+                if self._refusing:
+                    near.close()
+                    continue
                 far = socket.create_connection(self._target)
             except OSError:
                 continue

@@ -70,6 +70,8 @@ class Row:
 class Transaction:
     rows: tuple[Row, ...]
     hold_ms: int = 0
+    hold_looks: int = 0
+    """It commits after each worker has looked along the guarded lanes so often meanwhile."""
     commits: bool = True
     pause_ms: int = 0
     cancels: bool = False
@@ -149,6 +151,8 @@ class World:
     dropped: set[UUID] = field(default_factory=set)
     claims: dict[tuple[UUID, int], Call] = field(default_factory=dict)
     calls: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    looks: list[int] = field(default_factory=list)
+    """How often each worker has looked along the guarded lanes, whatever it found."""
     written: list[tuple[UUID, int, str]] = field(default_factory=list)
     """Endings that were accepted: job, generation, and what became of the row."""
     stale: list[tuple[Claim, Report]] = field(default_factory=list)
@@ -222,7 +226,7 @@ async def play(url: str, plan: Plan) -> World:
     async with _connected(url) as observer:
         await observer.execute(EMPTIED)
         await observer.execute("update pace set seconds = $1", plan.linger_ms / 1000)
-        world = World(database_at(url), observer)
+        world = World(database_at(url), observer, looks=[0] * len(plan.workers))
         keeper = asyncio.create_task(Housekeeper(world.database, CHORES_EVERY, grace=0.0).run())
         dealer = asyncio.create_task(_deal(world, plan))
         workers = [asyncio.create_task(_slot(world, number, hire)) for number, hire in enumerate(plan.workers)]
@@ -310,6 +314,9 @@ async def _transact(world: World, connection: Connection, planned: Transaction, 
         )  # fmt: skip
         sent[id] = Sent(row, began)
     await asyncio.sleep(planned.hold_ms / 1000)
+    enough = [looks + planned.hold_looks for looks in world.looks]
+    while any(looks < least for looks, least in zip(world.looks, enough, strict=True)):
+        await asyncio.sleep(0.001)
     if not planned.commits:
         await transaction.rollback()
         world.dropped |= sent.keys()
@@ -375,6 +382,7 @@ class _Worker:
             began = time.monotonic()
             batch = await self.claimer.claim(room)
             call = Call(began, time.monotonic())
+            self._world.looks[self._number] += self.claimer._last  # the two courses take turns
             if self.claimer.guarded.rescans > rescans and room - len(batch.claims) > MOST_KEYS:
                 self._world.calls[self.name].append(call)
             claims = batch.claims

@@ -127,8 +127,9 @@ class Database:
 
     def unreachable(self, error: BaseException) -> Unreachable:
         """The error of a server that did not answer, with its address."""
-        why = "no answer within the deadline" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
-        return Unreachable(f"cannot reach the server at {self.shown}: {why}{address.advice(self.url)}")
+        silent = isinstance(error, TimeoutError)
+        why = "no answer within the deadline" if silent else f"{type(error).__name__}: {error}"
+        return Unreachable(f"cannot reach the server at {self.shown}: {why}{address.advice(self.url)}", silent=silent)
 
     @property
     def shown(self) -> str:

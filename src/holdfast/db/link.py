@@ -39,7 +39,7 @@ def translate(error: BaseException) -> BaseException:
             return Unreachable(f"{type(error).__name__}: {error}")
         return error
     if isinstance(error, TimeoutError):
-        return Unreachable("no answer within the deadline")
+        return Unreachable("no answer within the deadline", silent=True)
     if isinstance(error, (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)):
         return Unreachable(f"{type(error).__name__}: {error}")
     return error

@@ -15,6 +15,6 @@ transaction-scoped advisory lock, looks again when it ran last, works in a bound
 transaction. Whoever dies in the middle leaves nothing locked and nothing half done; the next interval finds
 another to do it.
 
-No sweep soon after a server start or a reconnect: after an outage every lease is out while the work is still running,
-and its keepers come first.
+No sweep soon after a server start, a reconnect or an answer that was held up: after an outage every lease is out while
+the work is still running, and its keepers come first.
 """

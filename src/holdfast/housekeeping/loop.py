@@ -27,10 +27,11 @@ class Housekeeper:
         self._database = database
         self._interval = interval
         self._grace = grace
-        """Seconds after a connect, or a server start, in which nothing is taken from anyone."""
+        """Seconds after a connect, a server start or a held-up answer, in which nothing is taken from anyone."""
         self._chores = chores
         self._connection: Connection | None = None
-        self._connected_at = 0.0
+        self._back_at = 0.0
+        """Since when the server answers us."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -76,8 +77,10 @@ class Housekeeper:
     async def _due(self) -> list[Chore]:
         """One statement for all, so that many hosts with nothing to do cost little."""
         connection = await self._connect()
+        asked = time.monotonic()
         names, intervals = [chore.name for chore in self._chores], [self._early(chore) for chore in self._chores]
         rows = await connection.fetch(self._database.sql("housekeeping", "due"), names, intervals)
+        self._note_answer(asked)
         due = {row[0] for row in rows}
         return [chore for chore in self._chores if chore.name in due]
 
@@ -87,7 +90,8 @@ class Housekeeper:
 
     async def _try(self, chore: Chore) -> Done | None:
         connection = await self._connect()
-        if chore.recovers and time.monotonic() - self._connected_at < self._grace:
+        asked = time.monotonic()
+        if chore.recovers and asked - self._back_at < self._grace:
             return None
         async with connection.transaction():
             if self._database.pooler:
@@ -96,7 +100,8 @@ class Housekeeper:
                 self._database.sql("housekeeping", "turn"),
                 chore.name, f"{self._database.schema}.{chore.name}", self._early(chore),
             )  # fmt: skip
-            if not rows or (chore.recovers and rows[0][1] < self._grace):
+            held_up = self._note_answer(asked)
+            if not rows or (chore.recovers and (held_up or rows[0][1] < self._grace)):
                 return None
             if chore.recovers:
                 probe("sweep.before")
@@ -107,8 +112,19 @@ class Housekeeper:
     async def _connect(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._database.connect("housekeeping", planner=True)
-            self._connected_at = time.monotonic()
+            self._back_at = time.monotonic()
         return self._connection
+
+    def _note_answer(self, asked: float) -> bool:
+        """Was it held up so long that leases may have run out meanwhile?
+
+        Then the server was away, and only a pooler, or a link that went silent, kept us from seeing a reconnect.
+        """
+        now = time.monotonic()
+        held_up = now - asked > self._grace > 0
+        if held_up:
+            self._back_at = now
+        return held_up
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -19,6 +19,7 @@ process that is stopped or dead does not.
     supervisor stopped      nobody renews; the processes stop claiming, and give up what passes its deadline
     handler over its time   cancelled; one that cannot be cancelled costs its process after a grace period
     server gone             a pause: everything is tried again until it answers
+    server silent           the same; but what could not be renewed for a lease is given up, for others may have it
 
 Embedded in an application there is one process only: a thread renews, which a handler that holds the GIL for longer
 than the lease can starve.

@@ -3,6 +3,11 @@
 It runs outside the handlers' process (in the supervisor) or at least outside their event loop (in a thread), on
 connections of its own. It beats into every ledger it keeps, also while the server is away: a worker that sees its
 keeper late stops claiming, and gives up what nobody looked after for a whole lease.
+
+    server refuses      it is away for everyone, and nobody sweeps as soon as it is back: what runs goes on
+    server is silent    perhaps only we are cut off, and others take over: what runs is given up after a lease
+
+A pooler may hold back what is asked in the first moment of an outage, and refuse the rest. So no call waits for long.
 """
 
 from __future__ import annotations
@@ -47,10 +52,18 @@ class Kept:
     """The registry does not know it: pruned by hand, or restored from a backup."""
 
 
+Batch = tuple[Kept, Sequence[Held]]
+"""Rows of one worker that are renewed together."""
+
+
+def _size(due: Sequence[Batch]) -> int:
+    return sum(len(rows) for _, rows in due)
+
+
 class Keeper:
     def __init__(self, database: Database, settings: WorkerSettings, queues: Sequence[str]) -> None:
         self._settings = settings
-        self._link = Link(database, "keeper", deadline=settings.deadline)
+        self._link = Link(database, "keeper", deadline=settings.patience)
         self._house = Housekeeper(database, settings.housekeeping, settings.renew_every)
         self._beat_at = 0
         self._news = True
@@ -111,37 +124,40 @@ class Keeper:
     async def round(self) -> None:
         """Renew what is due, pass on cancellations, say that the workers are there."""
         now = marks.now()
-        busy = False
-        for kept in self.workers:
-            rows = list(kept.ledger.held())
-            busy = busy or bool(rows)
-            await self._keep(kept, rows, now)
+        held = [(kept, list(kept.ledger.held())) for kept in self.workers]
+        due = [batch for kept, rows in held for batch in self._due(kept, rows, now)]
         try:
-            if busy:
+            while due:
+                await self._renew(*due[0])
+                del due[0]
+            if any(rows for _, rows in held):
                 await self._pass_cancellations()
             # A round early rather than late: a drain is to be noticed within one interval.
             if self._news or now - self._beat_at > (self._settings.heartbeat - self._tick) * 1e9:
                 self._news = False
                 self._beat_at = now
                 await self._heartbeat()
-        except (Unreachable, Contended) as error:
+        except Contended as error:
             log.debug("keeper: %s", error)
             self._news = True
+        except Unreachable as error:
+            self._outlast(error, due)
+            self._news = True
 
-    async def _keep(self, kept: Kept, rows: Sequence[Held], now: int) -> None:
+    def _due(self, kept: Kept, rows: Sequence[Held], now: int) -> list[Batch]:
+        """What is to be renewed of these rows."""
         if kept.stopped():
-            return
-        ours = []
+            return []
+        due = []
         for row in rows:
             if row.state == marks.RUNNING and row.kill_at and row.kill_at < now:
                 kept.overdue(row)
             elif now - row.renewed > self._settings.lease * 1e9:
-                # Nobody looked after it for a whole lease: we were stopped, or it was. Late is lost.
+                # Nobody looked after it for a whole lease: we or it were stopped, or cut off. Late is lost.
                 self._lose(kept, row)
             elif now - row.renewed > self._settings.renew_every * 1e9:
-                ours.append(row)
-        for start in range(0, len(ours), BATCH):
-            await self._renew(kept, ours[start : start + BATCH])
+                due.append(row)
+        return [(kept, due[start : start + BATCH]) for start in range(0, len(due), BATCH)]
 
     async def _renew(self, kept: Kept, rows: Sequence[Held]) -> None:
         sent = marks.now()
@@ -149,11 +165,8 @@ class Keeper:
             result = await renew.renew(
                 self._link, kept.ledger.name, [(row.id, row.generation) for row in rows], self._settings.lease
             )
-        except (Unreachable, Contended) as error:
-            log.warning("%s leases could not be renewed: %s; trying again", len(rows), error)
-            # The server is away for everyone; whoever holds the row still works on it. Due again at once.
-            for row in rows:
-                kept.ledger.renewed(row, marks.now() - int(self._settings.renew_every * 1e9))
+        except Contended as error:
+            self._put_off([(kept, rows)], error)
             return
         self.renewed += len(result.renewed)
         for row in rows:
@@ -161,6 +174,23 @@ class Keeper:
                 kept.ledger.renewed(row, sent)
             elif row.id in result.lost:
                 self._lose(kept, row)
+
+    def _outlast(self, error: Unreachable, due: Sequence[Batch]) -> None:
+        """The server is away; for everyone, if it says so, and then whoever holds a row goes on with it."""
+        if not due:
+            log.debug("keeper: %s", error)
+        elif error.silent:
+            log.warning("%s leases could not be renewed: %s; trying again", _size(due), error)
+        else:
+            self._put_off(due, error)
+
+    def _put_off(self, due: Sequence[Batch], error: Exception) -> None:
+        """Looked after, but not renewed: due again at once."""
+        log.warning("%s leases could not be renewed: %s; trying again", _size(due), error)
+        at = marks.now() - int(self._settings.renew_every * 1e9)
+        for kept, rows in due:
+            for row in rows:
+                kept.ledger.renewed(row, at)
 
     def _lose(self, kept: Kept, row: Held) -> None:
         if kept.ledger.signal(row, marks.LOST):

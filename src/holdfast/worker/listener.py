@@ -5,7 +5,8 @@
 
 Only a hint: whatever is lost here is found by polling. So the listener may be late, deaf or gone, and says so.
 
-A flag follows what the workers' ledgers say after it has lasted SETTLED seconds; while nothing changes, nothing is sent
+A flag follows what the workers' ledgers say when every look for SETTLED seconds has found the same. What flickers may
+be met in the same phase a few times, and cost a statement that was not needed. While nothing changes, nothing is sent
 but the probe: a notification to itself, since a LISTEN can die in silence (a pooler, a link that is half open). A
 session that sends nothing for two probes is ended by the server, so that a host that vanished leaves no flag up.
 """
@@ -197,7 +198,7 @@ class Listener:
 
 
 class _Settled:
-    """A fact, believed when it has lasted for SETTLED seconds."""
+    """A fact, believed when all looks of SETTLED seconds agreed on it."""
 
     def __init__(self) -> None:
         self.value = False

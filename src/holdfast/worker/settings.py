@@ -54,8 +54,13 @@ class WorkerSettings:
 
     @property
     def deadline(self) -> float:
-        """Seconds that a call to the server may take before its connection is given up: in time to renew once more."""
+        """Seconds that a call to the server may take before its connection is given up."""
         return min(30.0, max(5.0, self.lease / 3))
+
+    @property
+    def patience(self) -> float:
+        """The same for the keeper's calls: one may be in vain, and there is time to renew once more."""
+        return min(self.deadline, self.lease / 4)
 
 
 def _positive(name: str, value: float) -> None:

@@ -36,8 +36,6 @@ class Expected:
     """Run with a worker's planner settings; else with the server's own, on connections of applications."""
     functions: Sequence[str] = ()
     """The words in NESTED of the statements that it runs inside functions."""
-    walked_when_small: str = ""
-    """An index that it may walk from end to end while the planner takes the inbox for small."""
 
 
 IDS = sorted(UUID(int=n * 2**100) for n in range(1, 101))
@@ -98,10 +96,12 @@ HOT: dict[str, Expected] = {
     "inbox/claim_guarded": Expected(
         {},
         [guarded_arguments(take=1, queues=QUEUES[::-1], buckets=[1, 2], rescan=True,
-                           vacated=[("mail", "vacant 1"), ("mail", "vacant 2")])],
+                           vacated=[("mail", "vacant 1"), ("mail", "vacant 2")]),
+         guarded_arguments(queues=QUEUES, suspects=True)],
         before=ORDERED,
-        functions=["owned_candidate as materialized", "head.id as head", "lockable as materialized",
-                   "put_aside as materialized", "free as materialized", "left_alone as"],
+        functions=["owned_candidate as", "array[i.id]", "select v.queue, v.key", "head.id as head",
+                   "lockable as materialized", "put_aside as materialized", "free as materialized",
+                   "i.ctid = any (t_places)"],
     ),
     "inbox/patrol": Expected(
         {"idx_inbox_claim": LANE}, [("default", 1, RECENT, 0, RECENT, 9, 2000, ["job"], "{}")]
@@ -151,8 +151,9 @@ HOT: dict[str, Expected] = {
     "housekeeping/archive": Expected({"idx_inbox_finished": "", **PKEY, **DEDUPE}, [(1000,)]),
     "housekeeping/blocked_keys": Expected(
         {"idx_inbox_blocked": "queue partition_key", **OF_KEY}, [("", "", 1000)],
-        walked_when_small="idx_inbox_partition_processing",
     ),
+    "housekeeping/forget_dedupe": Expected({"idx_dedupe_expires": "expires_at", **DEDUPE}, [(500,)], sorts=True),
+    "housekeeping/forget_once": Expected({"idx_once_done": "done_at", **ONCE}, [(500,)], sorts=True),
     "housekeeping/release": Expected(
         {}, [(["mail", "mail"], ["vacant 1", "vacant 2"])], before=ORDERED, functions=["head as materialized"]
     ),
@@ -165,19 +166,21 @@ HOT: dict[str, Expected] = {
 
 NESTED: dict[str, Expected] = {
     # holdfast.claim_guarded, whose plans are always generic
-    "owned_candidate as materialized": Expected(
-        {"idx_inbox_ordered_claim": LANE, "idx_inbox_bucket_claim": f"partition_bucket {LANE}",
-         "idx_inbox_suspect": "available_at", "idx_inbox_blocked": "queue partition_key"},
-        walked_when_small="idx_inbox_blocked",
+    "owned_candidate as": Expected(
+        {"idx_inbox_ordered_claim": LANE, "idx_inbox_bucket_claim": f"partition_bucket {LANE}"}
+    ),
+    "array[i.id]": Expected({"idx_inbox_suspect": "available_at"}),
+    "select v.queue, v.key": Expected(
+        {"idx_inbox_blocked": "queue partition_key"}
     ),
     "head.id as head": Expected(OF_KEY),
     "lockable as materialized": Expected(PKEY),
     "put_aside as materialized": Expected(PKEY),
     "free as materialized": Expected(PKEY),
-    "left_alone as": Expected(PKEY),
+    "i.ctid = any (t_places)": Expected({"Tid Scan": ""}),
     # holdfast.release_heads
     "head as materialized": Expected(
-        {**OF_KEY, **PKEY}, walked_when_small="idx_inbox_partition_processing"
+        {**OF_KEY, **PKEY}
     ),
     # holdfast.enqueue_once
     "select d.* ": Expected(DEDUPE),
@@ -198,8 +201,6 @@ NOT_HOT = {
     "housekeeping/make_partitions": "once an hour, on the catalogue",
     "housekeeping/drop_partitions": "once an hour, on the catalogue",
     "housekeeping/forget_default": "once an hour, on a partition that is empty unless none was made in time",
-    "housekeeping/forget_dedupe": "once a minute; it walks the primary key instead of idx_dedupe_expires",
-    "housekeeping/forget_once": "once a minute; it walks the primary key instead of idx_once_done",
     "ownership/drain": "an operator's verb, on rows of workers",
     "ownership/register": "once in the life of a process, one row of workers",
     "ownership/leave": "once in the life of a process, one row of workers",

@@ -14,7 +14,7 @@ TINY = 20.0
 
 
 async def complaints(
-    url: str, *, small: bool, contract: Mapping[str, Expected] = HOT, changed: Mapping[str, str] | None = None
+    url: str, *, contract: Mapping[str, Expected] = HOT, changed: Mapping[str, str] | None = None
 ) -> list[str]:
     """Of every statement in the contract, as plans made for their arguments and as generic ones.
 
@@ -30,7 +30,7 @@ async def complaints(
                     sql = (changed or {}).get(name) or text(name)
                     seen = await session.watch(sql, expected.runs, expected.before)
                     kind = "generic" if generic else "custom"
-                    found += [f"{kind} plan of {complaint}" for complaint in judge(name, sql, expected, seen, small)]
+                    found += [f"{kind} plan of {complaint}" for complaint in judge(name, sql, expected, seen)]
     return list(dict.fromkeys(found))
 
 
@@ -39,13 +39,13 @@ def text(name: str) -> str:
     return statement(room, file, "holdfast")
 
 
-def judge(name: str, sql: str, expected: Expected, seen: list[Seen], small: bool) -> Iterator[str]:
+def judge(name: str, sql: str, expected: Expected, seen: list[Seen]) -> Iterator[str]:
     """What is wrong with a statement and with those that it ran inside functions."""
     own = [one for one in seen if one.text.strip() == sql.strip()]
     if not own:
         yield f"{name}: was not seen"
     for one in own:
-        yield from (f"{name}: {complaint}" for complaint in judge_plan(one.plan, expected, small, expected.worker))
+        yield from (f"{name}: {complaint}" for complaint in judge_plan(one.plan, expected, expected.worker))
     met = set()
     for one in seen:
         words = next((words for words in NESTED if words in one.text), None)
@@ -55,13 +55,13 @@ def judge(name: str, sql: str, expected: Expected, seen: list[Seen], small: bool
             yield f"{name}: runs a statement that is not in the contract: {' '.join(one.text.split())[:100]}"
         else:
             met.add(words)
-            inner = judge_plan(one.plan, NESTED[words], small, expected.worker)
+            inner = judge_plan(one.plan, NESTED[words], expected.worker)
             yield from (f"{name}, {words!r}: {complaint}" for complaint in inner)
     for words in sorted(set(expected.functions) - met):
         yield f"{name}: did not run {words!r}"
 
 
-def judge_plan(plan: Plan, expected: Expected, small: bool, pinned: bool) -> Iterator[str]:
+def judge_plan(plan: Plan, expected: Expected, pinned: bool) -> Iterator[str]:
     read = set()
     tiny = False
     for node in _scans(plan):
@@ -76,8 +76,6 @@ def judge_plan(plan: Plan, expected: Expected, small: bool, pinned: bool) -> Ite
             read.add(index)
             condition = re.sub(r"\w+ IS NOT NULL", "", node.get("Index Cond", ""))
             bound = {*re.findall(r"\w+", condition), *re.sub(" >= ", ">= ", condition).replace("(", " ").split()}
-            if small and index == expected.walked_when_small:
-                continue
             if unbound := [column for column in expected.indexes[index].split() if column not in bound]:
                 yield f"reads {index} without a bound on {', '.join(unbound)}"
     for index in sorted(expected.indexes.keys() - read) if not tiny else ():

@@ -41,7 +41,7 @@ async def change(url: str, sql: str) -> None:
 @pytest.mark.parametrize("index", INDEXES)
 async def test_an_index_that_is_gone_is_missed(migrated_url: str, index: str) -> None:
     await change(migrated_url, f"drop index holdfast.{index}")
-    found = await complaints(migrated_url, small=True)
+    found = await complaints(migrated_url)
     # Without the index that is the arbiter, nobody is second, and the look for the first is not run at all.
     arbiter = index == "idx_inbox_idempotency_key"
     complaint = "did not run 'i.idempotency_key = enqueue_once'" if arbiter else f"does not use {index}"
@@ -52,7 +52,7 @@ async def test_an_index_that_is_gone_is_missed(migrated_url: str, index: str) ->
 async def test_an_index_that_leads_astray_is_noticed(migrated_url: str) -> None:
     """The planner would rather walk everything that a worker holds than look up a hundred ids."""
     await change(migrated_url, "create index astray on holdfast.inbox (claimed_by)")
-    found = await complaints(migrated_url, small=True)
+    found = await complaints(migrated_url)
     assert any("reads inbox by astray" in complaint for complaint in found), found
 
 
@@ -77,7 +77,7 @@ async def test_a_statement_that_is_changed_for_the_worse_is_noticed(
 ) -> None:
     assert before in text(name)
     found = await complaints(
-        migrated_url, small=True, contract={name: HOT[name]}, changed={name: text(name).replace(before, after)}
+        migrated_url, contract={name: HOT[name]}, changed={name: text(name).replace(before, after)}
     )
     assert any(complaint in words for words in found), found
 
@@ -106,5 +106,5 @@ async def test_a_function_that_is_changed_for_the_worse_is_noticed(
         await connection.execute(definition.replace(before, after))
     finally:
         await connection.close()
-    found = await complaints(migrated_url, small=True)
+    found = await complaints(migrated_url)
     assert any(complaint in words for words in found), found

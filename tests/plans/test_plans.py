@@ -36,30 +36,30 @@ async def fill(one: Session, count: int, kind: str = "job", due: str = "-1 hour"
     )
 
 
-async def keeps_the_contract(one: Session, url: str, *, small: bool) -> None:
+async def keeps_the_contract(one: Session, url: str) -> None:
     """Never analysed, and then analysed."""
-    found = [f"never analysed: {complaint}" for complaint in await complaints(url, small=small)]
+    found = [f"never analysed: {complaint}" for complaint in await complaints(url)]
     await one.connection.execute("analyze", timeout=300)
-    found += [f"analysed: {complaint}" for complaint in await complaints(url, small=small)]
+    found += [f"analysed: {complaint}" for complaint in await complaints(url)]
     assert not found, "\n".join(found)
 
 
 @pytest.mark.direct
 async def test_plans_of_an_empty_inbox(one: Session, migrated_url: str) -> None:
-    await keeps_the_contract(one, migrated_url, small=True)
+    await keeps_the_contract(one, migrated_url)
 
 
 @pytest.mark.direct
 async def test_plans_of_a_thousand_rows(one: Session, migrated_url: str) -> None:
     await filling.fill(one.connection, 1)
-    await keeps_the_contract(one, migrated_url, small=True)
+    await keeps_the_contract(one, migrated_url)
 
 
 @pytest.mark.direct
 async def test_plans_of_an_inbox_that_was_analysed_empty(one: Session, migrated_url: str) -> None:
     await one.connection.execute("analyze")
     await filling.fill(one.connection, 20)
-    await keeps_the_contract(one, migrated_url, small=True)
+    await keeps_the_contract(one, migrated_url)
 
 
 @pytest.mark.direct
@@ -67,7 +67,7 @@ async def test_plans_of_an_inbox_that_was_analysed_empty(one: Session, migrated_
 @pytest.mark.timeout(600)
 async def test_plans_of_a_million_rows(one: Session, migrated_url: str) -> None:
     await filling.fill(one.connection, 1000)
-    await keeps_the_contract(one, migrated_url, small=False)
+    await keeps_the_contract(one, migrated_url)
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ async def test_plans_with_half_a_million_rows_for_tomorrow(one: Session, migrate
     await fill(one, 1_000)
     before = await claim_buffers(one)
     await fill(one, 500_000, due="1 day")
-    await keeps_the_contract(one, migrated_url, small=True)
+    await keeps_the_contract(one, migrated_url)
     assert await claim_buffers(one) <= 1.5 * before
 
 
@@ -87,7 +87,7 @@ async def test_plans_with_a_hundred_thousand_rows_of_an_unknown_kind_in_front(on
     await fill(one, 1_000)
     before = await claim_buffers(one)
     await fill(one, 100_000, kind="unknown", due="-2 days")
-    await keeps_the_contract(one, migrated_url, small=True)
+    await keeps_the_contract(one, migrated_url)
     floor = await one.connection.fetchval("select min(available_at) from holdfast.inbox where kind = 'job'")
     assert await claim_buffers(one, floor) <= 1.5 * before
 

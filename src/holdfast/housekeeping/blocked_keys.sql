@@ -24,9 +24,7 @@ with recursive key as (
     where k.n < $3
 )
 select k.queue, k.partition_key as key,
-       not exists (
-           select from holdfast.inbox p
-           where p.ordered and p.status = 'processing' and p.queue = k.queue and p.partition_key = k.partition_key)
+       at_work.it is null
        and coalesce((
            select i.status::text = 'blocked'
            from holdfast.inbox i
@@ -37,3 +35,10 @@ select k.queue, k.partition_key as key,
            order by i.seq
            limit 1), false) as stuck
 from key k
+-- Not "exists": planned while there is little, that reads the whole index, and still does so when there is much.
+left join lateral (
+    select true as it
+    from holdfast.inbox p
+    where p.ordered and p.status = 'processing' and p.queue = k.queue and p.partition_key = k.partition_key
+    limit 1
+) at_work on true

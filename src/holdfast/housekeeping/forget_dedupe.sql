@@ -1,15 +1,22 @@
 -- Forget idempotency keys past their horizon.
 -- Takes    $1 batch.
--- Index    idx_dedupe_expires.
+-- Locks    the rows, in order of their keys, skipping locked ones.
+-- Index    idx_dedupe_expires, then the primary key.
 with old as materialized (
     select d.key
     from holdfast.dedupe d
     where d.expires_at < holdfast.clock()
-    order by d.key
+    order by d.expires_at
     limit $1
-    for update skip locked
+),
+locked as materialized (
+    select d.key
+    from (select o.key from old o order by o.key) o
+    join holdfast.dedupe d on d.key = any (array[o.key])
+    where d.expires_at < holdfast.clock()
+    for update of d skip locked
 )
 delete from holdfast.dedupe d
-using old
-where d.key = any (array[old.key])
+using locked
+where d.key = any (array[locked.key])
 returning d.key

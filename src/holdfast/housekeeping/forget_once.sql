@@ -1,15 +1,25 @@
 -- Forget finished once() markers past their horizon.
 -- Takes    $1 batch.
--- Index    idx_once_done.
-with old as materialized (
+-- Locks    the rows, in order of their keys, skipping locked ones.
+-- Index    idx_once_done, then the primary key.
+with horizon as materialized (
+    select holdfast.clock() - make_interval(secs => holdfast.setting('once_horizon')::float8) as at
+),
+old as materialized (
     select o.key
     from holdfast.once o
-    where o.done_at < holdfast.clock() - make_interval(secs => holdfast.setting('once_horizon')::float8)
-    order by o.key
+    where o.done_at < (select h.at from horizon h)
+    order by o.done_at
     limit $1
-    for update skip locked
+),
+locked as materialized (
+    select o.key
+    from (select old.key from old order by old.key) found
+    join holdfast.once o on o.key = any (array[found.key])
+    where o.done_at < (select h.at from horizon h)
+    for update of o skip locked
 )
 delete from holdfast.once o
-using old
-where o.key = any (array[old.key])
+using locked
+where o.key = any (array[locked.key])
 returning o.key

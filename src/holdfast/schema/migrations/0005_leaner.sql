@@ -3,6 +3,9 @@
 -- The inbox's pages are filled to half, so that a claim's new version of a row stays on its page: 160 bytes of WAL less.
 alter table holdfast.inbox set (fillfactor = 50);
 
+-- Planned while the archive is empty, its look-up there would read whole partitions for as long as the session lives.
+alter function holdfast.enqueue_once set enable_seqscan = off;
+
 -- "wake" again, for the producer who has nothing to tell: one function with plain expressions (see 0004_wake.sql).
 create or replace function holdfast.wake(queue text, delay float8 default null, at timestamptz default null) returns boolean
     language plpgsql volatile
@@ -29,7 +32,9 @@ $$;
 -- The guarded claim again, at three quarters of its cost: the same decisions under the same locks (see 0003_order.sql).
 --
 -- What it knows about the whole call stands in one row, the first, instead of in every row. What has nothing to do is not
--- asked. Rows are updated where they were found when they were locked, without another look at the primary key.
+-- asked. Rows are updated where they were found when they were locked, without another look at the primary key. And what
+-- is asked of each key is asked in a LATERAL with a limit: an "exists" that is planned while there is little reads the
+-- whole index, and a session's plans stay when there is much (97 ms instead of 0.5 beside 100,000 parked rows).
 
 -- Claim due rows of the lanes that are the heads of their keys, and the next rows of keys that have fallen vacant.
 --
@@ -175,9 +180,13 @@ begin
         with wanted as materialized (
             select v.queue, v.key
             from unnest(vacated_queues, vacated_keys, vacated_passed) as v (queue, key, passed)
-            where v.passed or exists (
-                select from holdfast.inbox b
-                where b.status = 'blocked' and b.queue = v.queue and b.partition_key = v.key)
+            left join lateral (
+                select true as it
+                from holdfast.inbox b
+                where not v.passed and b.status = 'blocked' and b.queue = v.queue and b.partition_key = v.key
+                limit 1
+            ) parked on true
+            where v.passed or parked.it
             union
             (
                 select c.queue, c.key
@@ -203,10 +212,7 @@ begin
         into h_ids, h_states, empty_queues, empty_keys
         from (
             select k.queue, k.key, head.id as head,
-                   head.id is null or exists (
-                       select from holdfast.inbox p
-                       where p.ordered and p.status = 'processing' and p.queue = k.queue and p.partition_key = k.key
-                   ) as at_work,
+                   head.id is null or processing.it is not null as at_work,
                    case when head.id in (select c.id from unnest(c_ids) as c (id)) then 'candidate'
                         when head.status::text = 'pending' and not head.owned and not exists (
                             select from unnest(lane_queues, lane_priorities, lane_owned, hint_ats, hint_seqs)
@@ -236,6 +242,12 @@ begin
                 order by i.seq
                 limit 1
             ) head on true
+            left join lateral (
+                select true as it
+                from holdfast.inbox p
+                where p.ordered and p.status = 'processing' and p.queue = k.queue and p.partition_key = k.key
+                limit 1
+            ) processing on true
         ) k;
     end if;
 
@@ -355,5 +367,53 @@ begin
                or c.id in (select h.id from unnest(h_ids) as h (id))
                or (c.queue, c.key) not in (select k.queue, k.key from unnest(k_queues, k_keys) as k (queue, key)));
     end if;
+end
+$$;
+
+-- Make parked heads pending again, where nothing of their key is in processing: what hand-written SQL, an operator or a
+-- worker that died between the end of a row and its look at the key has left behind.
+-- Returns how many. Keys that somebody else holds are left: whoever holds one looks after it.
+create or replace function holdfast.release_heads(queues text[], keys text[]) returns int
+    language plpgsql volatile
+    as $$
+declare
+    k_queues text[];
+    k_keys   text[];
+    released int;
+begin
+    select array_agg(k.queue), array_agg(k.key) into k_queues, k_keys
+    from (select distinct u.queue, u.key from unnest(queues, keys) as u (queue, key)) k
+    where pg_try_advisory_xact_lock(holdfast.key_lock(k.queue, k.key));
+    with head as materialized (
+        select l.id
+        from unnest(k_queues, k_keys) as k (queue, key)
+        cross join lateral (
+            select i.id
+            from holdfast.inbox i
+            where i.ordered and i.status in ('pending', 'blocked')
+              and i.queue = k.queue
+              and i.partition_key = k.key
+              and not (i.skips and i.status::text = 'pending'
+                       and i.available_at > greatest(holdfast.clock(), clock_timestamp()))
+            order by i.seq
+            limit 1
+        ) h
+        left join lateral (
+            select true as it
+            from holdfast.inbox p
+            where p.ordered and p.status = 'processing' and p.queue = k.queue and p.partition_key = k.key
+            limit 1
+        ) processing on true
+        join holdfast.inbox l on l.id = any (array[h.id])
+        where l.status::text = 'blocked'
+          and processing.it is null
+        for update of l skip locked
+    )
+    update holdfast.inbox i
+    set status = 'pending', available_at = greatest(i.available_at, clock_timestamp())
+    from head
+    where i.id = any (array[head.id]);
+    get diagnostics released = row_count;
+    return released;
 end
 $$;

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+
 from bench.ground import Ground
 from bench.peers import NAMES
 from bench.peers.draining import Drained, drain

@@ -22,6 +22,7 @@ record a durable workflow for each. Slow peers get fewer jobs, so that a repeat 
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -212,6 +213,9 @@ class Race:
         words = f"left out of {what}: {str(why) or type(why).__name__}"
         self._results.settings[name] = "; ".join(filter(None, (self._results.settings.get(name), words)))
         print(f"    {name} is {words}", flush=True)
+        # Not into the figures: it may name paths and addresses.
+        if isinstance(why, DriverFailed) and why.last_words:
+            print(textwrap.indent(why.last_words, "        "), flush=True)
 
 
 def _fourfold(jobs: float) -> int:

@@ -28,12 +28,14 @@ from . import environment
 from .peer import Peer
 
 PATIENCE = 300.0
-LEAVE = 20.0
 Event = dict[str, Any]
 
 
 class DriverFailed(Exception):
-    """A driver ended, or fell silent, before it had said what it should."""
+    """A driver ended, or fell silent, before it had said what it should; or what it said is not right."""
+
+    last_words = ""
+    """What it had to say on standard error."""
 
 
 class Driver:
@@ -64,11 +66,12 @@ class Driver:
                 *self._command, *map(str, words), stdin=PIPE, stdout=PIPE, stderr=errors,
                 env=_environment(self.peer), start_new_session=True,
             )  # fmt: skip
-            speaker = Speaker(process)
+            speaker = Speaker(process, f"{self.peer.name} {words[0]}")
             try:
                 yield speaker
             except DriverFailed as problem:
-                raise DriverFailed(f"{self.peer.name} {words[0]}: {problem}; {_last(errors.fileno())}") from None
+                problem.last_words = problem.last_words or _last(errors.fileno())
+                raise
             finally:
                 _end(process)
                 await process.wait()
@@ -77,14 +80,16 @@ class Driver:
 class Speaker:
     """A running driver."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, name: str) -> None:
         self.process = process
+        self._name = name
         self.pid = process.pid
         self.ready: Event = {}
 
     async def until(self, *kinds: str) -> Event:
         """The next event of one of these kinds; those of others are passed over."""
         assert self.process.stdout is not None
+        expected = f"{self._name}: expected {' or '.join(kinds)}, and"
         try:
             async with asyncio.timeout(PATIENCE):
                 while line := await self.process.stdout.readline():
@@ -92,8 +97,8 @@ class Speaker:
                     if event.get("event") in kinds:
                         return event
         except TimeoutError:
-            raise DriverFailed(f"expected {' or '.join(kinds)}, and nothing came for {PATIENCE:.0f} s") from None
-        raise DriverFailed(f"expected {' or '.join(kinds)}, and it ended with code {await self.process.wait()}")
+            raise DriverFailed(f"{expected} nothing came for {PATIENCE:.0f} s") from None
+        raise DriverFailed(f"{expected} it ended with code {await self.process.wait()}")
 
     async def stop(self) -> Event:
         """Let a worker leave; what it counted."""
@@ -127,4 +132,4 @@ def _end(process: Process) -> None:
 def _last(errors: int) -> str:
     size = os.fstat(errors).st_size
     text = os.pread(errors, 4000, max(0, size - 4000)).decode(errors="replace").strip()
-    return f"its last words: {text[-1500:]}" if text else "it said nothing on standard error"
+    return text[-1500:]

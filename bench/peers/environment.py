@@ -112,7 +112,8 @@ async def _run(peer: Peer, *words: str) -> None:
     if code:
         lines = [line.strip() for line in said.splitlines() if line.strip()]
         blame = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else f"exit code {code}")
-        raise LeftOut(f"{peer.package} could not be installed: {blame}")
+        # The words go into the figures, and those say nothing about addresses.
+        raise LeftOut(f"{peer.package} could not be installed: {re.sub(r'[a-z+]+://[^ ]+', '…', blame)[:200]}")
 
 
 async def _output(*words: str) -> tuple[int, str]:

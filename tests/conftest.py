@@ -1,15 +1,23 @@
-"""Fixtures for all tests: one server for the session, a fresh database for each test that asks for one."""
+"""Fixtures for all tests.
+
+One server for the session, a fresh database for each test that asks for one, and what many rooms need on a migrated
+one: sessions that run the library's statements, a look at the inbox from outside, an application, workers.
+"""
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
+from holdfast import Holdfast
 from holdfast.schema.migrate import migrate
 from tests.support.databases import Server, running_server, unusable
+from tests.support.inbox import Session, session
 from tests.support.no_skips import pytest_make_collect_report, pytest_runtest_makereport
 from tests.support.pooler import database_at, wants_pooler
+from tests.support.workers import Fleet, Inbox, running_fleet
 
 __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 
@@ -62,3 +70,40 @@ def migrated(server: Server) -> str:
 
 def _migrate(url: str) -> None:
     asyncio.run(migrate(database_at(url)))
+
+
+@pytest.fixture
+async def one(migrated_url: str) -> AsyncIterator[Session]:
+    """A session on the migrated database."""
+    async with session(migrated_url, "one") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def two(migrated_url: str) -> AsyncIterator[Session]:
+    """Another one on the same."""
+    async with session(migrated_url, "two") as opened:
+        yield opened
+
+
+@pytest.fixture
+def inbox(migrated_url: str) -> Inbox:
+    """What the migrated database says; short backoffs and a plain table `effects`."""
+    inbox = Inbox(migrated_url)
+    inbox.prepare()
+    return inbox
+
+
+@pytest.fixture
+async def hf(inbox: Inbox) -> AsyncIterator[Holdfast]:
+    """An application on the same."""
+    app = Holdfast(inbox.url)
+    yield app
+    await app.close()
+
+
+@pytest.fixture
+def fleet(inbox: Inbox, tmp_path: Path) -> Iterator[Fleet]:
+    """Workers on the same, none of them started."""
+    with running_fleet(inbox.url, tmp_path) as fleet:
+        yield fleet

@@ -1,27 +1,10 @@
 """The five guarantee tests of the series' part 8, by name."""
 
-from collections.abc import AsyncIterator
-
-import pytest_asyncio
-
 from holdfast.db.link import Link
 from holdfast.inbox import ending
 from holdfast.inbox.renew import renew
 from holdfast.model.outcome import Completed, Failed
-from tests.support.inbox import Session, move_clock, session
-
-
-@pytest_asyncio.fixture
-async def one(migrated_url: str) -> AsyncIterator[Session]:
-    async with session(migrated_url, "one") as opened:
-        yield opened
-
-
-@pytest_asyncio.fixture
-async def two(migrated_url: str) -> AsyncIterator[Session]:
-    async with session(migrated_url, "two") as opened:
-        yield opened
-
+from tests.support.inbox import Session, move_clock
 
 ENQUEUE = "select holdfast.enqueue('job', '{\"order_id\": 9182}', idempotency_key => 'receipt-9182-v1')"
 

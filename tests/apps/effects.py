@@ -18,6 +18,15 @@ def is_open(gate: str) -> bool:
     return Path(gate).exists()
 
 
+async def sleep_until_cancelled(ctx: Context) -> None:
+    saw(ctx, "started")
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        saw(ctx, "cancelled")
+        raise
+
+
 @hf.task
 async def effect(ctx: Context) -> None:
     saw(ctx, "effect")
@@ -99,12 +108,7 @@ async def hold_gil(ctx: Context, seconds: float) -> None:
 
 @hf.task(timeout="500ms")
 async def over_time(ctx: Context) -> None:
-    saw(ctx, "started")
-    try:
-        await asyncio.sleep(3600)
-    except asyncio.CancelledError:
-        saw(ctx, "cancelled")
-        raise
+    await sleep_until_cancelled(ctx)
 
 
 @hf.task(timeout="500ms")
@@ -140,12 +144,7 @@ def poison_exit(ctx: Context) -> None:
 
 @hf.task(timeout="5m")
 async def cancel_me(ctx: Context) -> None:
-    saw(ctx, "started")
-    try:
-        await asyncio.sleep(3600)
-    except asyncio.CancelledError:
-        saw(ctx, "cancelled")
-        raise
+    await sleep_until_cancelled(ctx)
 
 
 @hf.task

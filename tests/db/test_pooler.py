@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Shell
 from tests.support.inbox import until
 from tests.support.pooler import SESSIONS, database_at, direct
-from tests.support.workers import running_fleet
+from tests.support.workers import Fleet
 
 from holdfast import ConfigurationError, Context, Holdfast, TxContext
 from holdfast.db.database import PLANNER, Database
@@ -200,21 +200,19 @@ async def test_what_the_pooler_refuses_is_not_asked_again(migrated_url: str, old
 
 
 @pytest.mark.parametrize("way", ["flag", "variable", "neither"])
-def test_ways_to_tell_a_worker(migrated_url: str, tmp_path: Path, way: str) -> None:
-    with running_fleet(migrated_url, tmp_path) as fleet:
-        fleet.inbox.prepare()
-        worker = fleet.launch(
-            options=["--pooler"] if way == "flag" else [],
-            environment={"HOLDFAST_POOLER": "1" if way == "variable" else ""},
-        )
-        if way == "neither":
-            assert worker.wait(60) == 78
-            assert "Say that it is one" in worker.log
-            assert "Traceback" not in worker.log
-            return
-        fleet.wait_ready(worker)
-        fleet.inbox.wait(fleet.inbox.enqueue_many("tx_effect", 10))
-        assert worker.drain() == 0
+def test_ways_to_tell_a_worker(fleet: Fleet, way: str) -> None:
+    worker = fleet.launch(
+        options=["--pooler"] if way == "flag" else [],
+        environment={"HOLDFAST_POOLER": "1" if way == "variable" else ""},
+    )
+    if way == "neither":
+        assert worker.wait(60) == 78
+        assert "Say that it is one" in worker.log
+        assert "Traceback" not in worker.log
+        return
+    fleet.wait_ready(worker)
+    fleet.inbox.wait(fleet.inbox.enqueue_many("tx_effect", 10))
+    assert worker.drain() == 0
 
 
 def test_the_command_line(migrated_url: str, tmp_path: Path) -> None:

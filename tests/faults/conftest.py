@@ -15,14 +15,6 @@ from holdfast.schema.migrate import migrate
 
 
 @pytest.fixture
-def fleet(migrated_url: str, tmp_path: Path) -> Iterator[Fleet]:
-    """Workers on a migrated database with short backoffs and a plain table `effects`."""
-    with running_fleet(migrated_url, tmp_path) as fleet:
-        fleet.inbox.prepare()
-        yield fleet
-
-
-@pytest.fixture
 def own_postgres() -> Iterator[EmbeddedPostgres]:
     """A server of this test's own, to be killed at will; its database `postgres` is migrated."""
     bin_folder = os.environ["HOLDFAST_TEST_OLD_POSTGRES"] if wants_old_postgres() else None

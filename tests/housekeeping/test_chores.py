@@ -19,13 +19,6 @@ AT_ONCE = 0.001
 
 
 @pytest.fixture
-def inbox(migrated_url: str) -> Inbox:
-    inbox = Inbox(migrated_url)
-    inbox.prepare()
-    return inbox
-
-
-@pytest.fixture
 async def house(inbox: Inbox) -> AsyncIterator[Housekeeper]:
     house = Housekeeper(database_at(inbox.url), AT_ONCE, grace=0)
     yield house

@@ -1,33 +1,21 @@
 """The registry and its heartbeats: a worker that it has lost registers again, and one that it keeps draining drains."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from tests.support.waiting import until, wait_until
-from tests.support.workers import Inbox, running_fleet
+from tests.support.workers import Fleet, Inbox
 
 from holdfast import Holdfast, SchemaError
 
 
 @pytest.fixture
-def inbox(migrated_url: str) -> Inbox:
-    inbox = Inbox(migrated_url)
-    inbox.prepare()
-    return inbox
-
-
-@pytest.fixture
-async def hf(inbox: Inbox) -> AsyncIterator[Holdfast]:
-    app = Holdfast(inbox.url)
-
-    @app.task
+def hf(hf: Holdfast) -> Holdfast:
+    @hf.task
     async def nothing() -> None:
         pass
 
-    yield app
-    await app.close()
+    return hf
 
 
 async def test_a_worker_that_was_forgotten_registers_again(hf: Holdfast, inbox: Inbox) -> None:
@@ -40,15 +28,14 @@ async def test_a_worker_that_was_forgotten_registers_again(hf: Holdfast, inbox: 
     assert inbox.workers() == {worker.name: "dead"}
 
 
-def test_so_does_one_under_a_supervisor(inbox: Inbox, tmp_path: Path) -> None:
-    with running_fleet(inbox.url, tmp_path) as fleet:
-        worker = fleet.start(lease=2, options=["--heartbeat", "0.2"])
-        (name,) = fleet.names(worker)
-        inbox.rows("delete from holdfast.workers")
-        wait_until(lambda: inbox.workers() == {name: "alive"})
-        inbox.wait(inbox.enqueue("effect"))
-        assert worker.drain() == 0
-        assert inbox.workers() == {name: "dead"}
+def test_so_does_one_under_a_supervisor(inbox: Inbox, fleet: Fleet) -> None:
+    worker = fleet.start(lease=2, options=["--heartbeat", "0.2"])
+    (name,) = fleet.names(worker)
+    inbox.rows("delete from holdfast.workers")
+    wait_until(lambda: inbox.workers() == {name: "alive"})
+    inbox.wait(inbox.enqueue("effect"))
+    assert worker.drain() == 0
+    assert inbox.workers() == {name: "dead"}
 
 
 async def test_one_that_drains_does_not_come_back(hf: Holdfast, inbox: Inbox) -> None:

@@ -17,11 +17,6 @@ ALL = tuple(range(BUCKETS))
 
 
 @pytest.fixture
-def inbox(migrated_url: str) -> Inbox:
-    return Inbox(migrated_url)
-
-
-@pytest.fixture
 async def link(migrated_url: str) -> AsyncIterator[Link]:
     link = Link(database_at(migrated_url), "test")
     yield link

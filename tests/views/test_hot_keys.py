@@ -1,20 +1,12 @@
 """The report of the hottest keys: right on a small inbox, bounded and near enough on a large one."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest_asyncio
-from tests.support.inbox import Session, session
+from tests.support.inbox import Session
 from tests.support.plans import Plan
 
 ALL_PAGES = 1_000_000
-
-
-@pytest_asyncio.fixture
-async def one(migrated_url: str) -> AsyncIterator[Session]:
-    async with session(migrated_url) as opened:
-        yield opened
 
 
 async def hottest(

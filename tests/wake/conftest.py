@@ -1,15 +1,12 @@
-"""A Holdfast on a migrated database of the test's own, an ear on its channel, and the flags that are up."""
+"""An ear on the channel of the installation, and the flags that are up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
 import pytest
-from tests.support.workers import Fleet, Inbox, running_fleet
-
-from holdfast import Holdfast
+from tests.support.workers import Inbox
 
 FLAG = """
     select count(*) from pg_locks l
@@ -17,27 +14,6 @@ FLAG = """
       and l.database = (select d.oid from pg_database d where d.datname = current_database())
       and (l.classid::bigint << 32 | l.objid::bigint) = holdfast.flag(%s, %s)
 """
-
-
-@pytest.fixture
-def inbox(migrated_url: str) -> Inbox:
-    inbox = Inbox(migrated_url)
-    inbox.prepare()
-    return inbox
-
-
-@pytest.fixture
-async def hf(inbox: Inbox) -> AsyncIterator[Holdfast]:
-    app = Holdfast(inbox.url)
-    yield app
-    await app.close()
-
-
-@pytest.fixture
-def fleet(migrated_url: str, tmp_path: Path) -> Iterator[Fleet]:
-    with running_fleet(migrated_url, tmp_path) as fleet:
-        fleet.inbox.prepare()
-        yield fleet
 
 
 class Ear:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.support.inbox import Session, session
+from tests.support.inbox import Session
 from tests.support.pooler import database_at
 
 from holdfast.db.link import Link
@@ -15,12 +15,6 @@ from holdfast.worker.ledger import Ledger
 from holdfast.worker.tally import Tally
 
 LEASE = 5.0
-
-
-@pytest_asyncio.fixture
-async def one(migrated_url: str) -> AsyncIterator[Session]:
-    async with session(migrated_url, "one") as opened:
-        yield opened
 
 
 @pytest_asyncio.fixture

@@ -176,6 +176,19 @@ async def test_rows_from_before_all_time_are_claimed(one: Session, time: str) ->
     assert sorted(found) == sorted(ids)
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_deep_queue_does_not_keep_the_next_one_waiting(one: Session, ordered: bool) -> None:
+    for n in range(40):
+        await one.add(1, queue="deep", key=f"key {n}", ordered=ordered)
+    late = await one.add(1, queue="next", ordered=ordered)
+    link = Link(one.database, "claim")
+    claimer = Claimer(link, "w1", ["deep", "next"], Known(JOB), 90.0, ordered)
+    claims = [(await claimer.claim(5)).claims for _ in range(6)]
+    await link.close()
+    assert late[0] in {claim.id for batch in claims for claim in batch}
+    assert sum(map(len, claims)) >= 11  # and no batch was half empty for it
+
+
 async def test_the_claim_starts_at_its_floor(one: Session) -> None:
     ids = await one.add(4)
     rows = await one.connection.fetch("select available_at, seq from holdfast.inbox order by seq")

@@ -225,3 +225,13 @@ def test_what_is_remembered_stays_small() -> None:
     for n in range(2000):
         scan(floor, n / 10, 1000 + n * 10, 999, *range(1000 + n * 10 - 5, 1000 + n * 10))
     assert len(floor._open) < 10
+
+
+def test_within_a_rank_every_queue_comes_first_in_its_turn_with_its_own_marks() -> None:
+    lanes = [Lane(queue, priority) for priority in (0, 1) for queue in "abc"]
+    floor = Floor(lanes)
+    floor.claimed(at(1), [(at(1), n) for n in range(6)], ())
+    for order in ("bca", "cab", "abc"):
+        floor.rotate()
+        assert [(lane.queue, lane.priority) for lane in floor.lanes] == [(q, p) for p in (0, 1) for q in order]
+        assert floor.starts(False) == [(at(1), lanes.index(lane)) for lane in floor.lanes]

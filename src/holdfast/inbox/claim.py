@@ -118,8 +118,6 @@ class FreeCourse(Course):
         self._worker = worker
         self._known = known
         self._lease = lease
-        self._lane_queues = [lane.queue for lane in lanes]
-        self._lane_priorities = [lane.priority for lane in lanes]
         self._patrol = _Patrol(self.floor)
         self.looks_for_guarded = False
         self.guarded_waits = False
@@ -132,10 +130,12 @@ class FreeCourse(Course):
         await self._walk_patrol()
         rescan = self._rescan_due()
         starts = self.floor.starts(rescan)
+        lanes = self.floor.lanes
         began = time.monotonic()
         rows = await self._ask(
             "claim",
-            self._lane_queues, self._lane_priorities, [at for at, _ in starts], [seq for _, seq in starts],
+            [lane.queue for lane in lanes], [lane.priority for lane in lanes],
+            [at for at, _ in starts], [seq for _, seq in starts],
             limit, self._known.kinds, self._known.spread, self._worker, self._lease, rescan,
             rescan and self.looks_for_guarded,
         )  # fmt: skip
@@ -143,7 +143,10 @@ class FreeCourse(Course):
         claims = [Claim(*row[CLAIM]) for row in rows] if head[LANE] is not None else []
         self.guarded_waits = self.guarded_waits or bool(head[GUARDED])
         self.owned = head[OWNED] or ()
-        self._settle(rows, self._ends(rows, len(claims) >= limit), began, rescan, idle=not claims)
+        full = len(claims) >= limit
+        self._settle(rows, self._ends(rows, full), began, rescan, idle=not claims)
+        if full:
+            self.floor.rotate()
         return Batch(claims, head[SUSPECTS])
 
     def _ends(self, rows: list[asyncpg.Record], full: bool) -> list[Position | None]:

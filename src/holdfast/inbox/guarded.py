@@ -44,7 +44,6 @@ class GuardedCourse(Course):
     def __init__(self, link: Link, worker: str, queues: Sequence[str], known: Known, lease: float) -> None:
         lanes = [Lane(queue, priority, owned) for owned in (False, True) for priority in range(4) for queue in queues]
         super().__init__(link, lanes)  # ordered lanes first: the statement scans them first
-        self._lane_columns = [lane.queue for lane in lanes], [lane.priority for lane in lanes], [x.owned for x in lanes]
         self._worker = worker
         self._known = known
         self._lease = lease
@@ -92,12 +91,14 @@ class GuardedCourse(Course):
         began = time.monotonic()
         self._turn += 1
         self._fallen.clear()
-        rows = await self._run(self.floor.starts(rescan), [], look, keys, limit, rescan=rescan)
+        rows = await self._run(self.floor, [], look, keys, limit, rescan=rescan)
         claims = _claims(rows)
         head = rows[0]
         full = head[LOOKED] >= look
         self._note_passed(head)
         self._settle(rows, self._ends(rows, full), began, rescan, idle=not claims and not full)
+        if full or len(claims) >= limit:
+            self.floor.rotate()
         decided = head[LOOKED] - (len(rows) - 1 - len(claims))
         if decided > 0 and (claims or full):  # a look full of rows behind their heads makes the next one longer
             self._density += (len(claims) / decided - self._density) * 0.3
@@ -106,7 +107,7 @@ class GuardedCourse(Course):
     async def hand_over(self, link: Link, limit: int) -> list[Claim]:
         """Claim up to `limit` rows of the keys that fell vacant here; what is next in the others is for everyone."""
         with self._taking_vacated() as vacated:
-            rows = await self._run(self.floor.starts(False), vacated, 0, 0, limit, link=link)
+            rows = await self._run(self.floor, vacated, 0, 0, limit, link=link)
         head = rows[0]
         self._vacated.update((vacated[position - 1], None) for position in head[BUSY])
         for key in _keys(head[EMPTY]):
@@ -124,7 +125,7 @@ class GuardedCourse(Course):
 
     async def claim_suspect(self) -> Claim | None:
         """Claim one row that is to run alone."""
-        claims = _claims(await self._run(self.floor.starts(False), [], 1, 1, 1, suspects=True, park=True))
+        claims = _claims(await self._run(self.floor, [], 1, 1, 1, suspects=True, park=True))
         return claims[0] if claims else None
 
     async def _walk_patrol(self, limit: int) -> Batch:
@@ -132,7 +133,7 @@ class GuardedCourse(Course):
         if not self._patrolling:
             self._patrolling = True
             self._patrol.reset()
-        rows = await self._run(self._patrol.starts(False), [], PATROL_CHUNK, self._keys, limit, park=True)
+        rows = await self._run(self._patrol, [], PATROL_CHUNK, self._keys, limit, park=True)
         head = rows[0]
         self._note_passed(head)
         full = head[LOOKED] >= PATROL_CHUNK
@@ -157,7 +158,7 @@ class GuardedCourse(Course):
 
     async def _run(
         self,
-        starts: list[Position],
+        floor: Floor,
         vacated: list[Key],
         look: int,
         keys: int,
@@ -168,10 +169,13 @@ class GuardedCourse(Course):
         rescan: bool = False,
         link: Link | None = None,
     ) -> list[asyncpg.Record]:
-        hints = [self.floor.hint(lane) for lane in self.floor.lanes]
+        """Ask along the lanes of this floor, from its marks on."""
+        lanes, starts = floor.lanes, floor.starts(rescan)
+        hints = [self.floor.hint(lane) for lane in lanes]
         ask = partial(
             self._ask, "claim_guarded",
-            *self._lane_columns, [at for at, _ in starts], [seq for _, seq in starts],
+            [lane.queue for lane in lanes], [lane.priority for lane in lanes], [lane.owned for lane in lanes],
+            [at for at, _ in starts], [seq for _, seq in starts],
             [at for at, _ in hints], [seq for _, seq in hints], *self._own_buckets(),
             [queue for queue, _ in vacated], [key for _, key in vacated], [key in self._passed for key in vacated],
             look, keys, take, suspects, park,

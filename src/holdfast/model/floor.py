@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 
 Position = tuple[datetime, int]
 """(available_at, seq): the claim's order, and the order of its index."""
@@ -98,6 +99,7 @@ class Floor:
 
     def __init__(self, lanes: Iterable[Lane]) -> None:
         self.lanes: Sequence[Lane] = tuple(lanes)
+        """In the order in which a claim scans them: those of one rank stand together."""
         self._marks = {lane: _Marks() for lane in self.lanes}
         self._open: dict[int, _Open] = {}
         self._last = START[0]
@@ -107,6 +109,11 @@ class Floor:
         """Where each lane's next scan begins."""
         marks = (self._marks[lane] for lane in self.lanes)
         return [min(m.hint, m.safe) if rescan else m.hint for m in marks]
+
+    def rotate(self) -> None:
+        """Within each rank another queue comes first: a full batch may not have reached the last one."""
+        ranks = (list(lanes) for _, lanes in groupby(self.lanes, lambda lane: (lane.owned, lane.priority)))
+        self.lanes = tuple(lane for lanes in ranks for lane in (*lanes[1:], lanes[0]))
 
     def reset(self) -> None:
         """Everything from the very start: after a start, a reconnect, a clock that went back."""

@@ -25,7 +25,7 @@ from .tally import Tally
 
 log = logging.getLogger("holdfast.worker")
 
-AHEAD = 0.25
+AHEAD = 0.1
 """Rows are claimed ahead when handlers are short: as many as their measured time lets start within so many seconds."""
 STALE = 2.0
 TURN = 0.001

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from tests.support.pooler import direct
 
 from bench.ground import Ground
 from bench.peers import NAMES
@@ -17,6 +18,8 @@ from bench.peers.draining import Drained, drain
 from bench.peers.driver import Driver, DriverFailed
 from bench.peers.environment import command
 from bench.peers.peer import PEERS, LeftOut, Peer
+
+pytestmark = pytest.mark.direct  # benchmarks measure a server, not the way to it
 
 JOBS = 40
 
@@ -130,7 +133,7 @@ def _runs(pid: int) -> bool:
 async def _drain(url: str) -> Drained:
     await DRIVER.call("install", url)
     await DRIVER.call("bulk", url, JOBS)
-    connection = await asyncpg.connect(url)
+    connection = await asyncpg.connect(direct(url))
     assert await connection.fetchval("select count(*) from toy") == JOBS
     await connection.close()
     return await drain(Ground(url, None), DRIVER, url, JOBS)

@@ -130,6 +130,8 @@ class Claiming:
             self._solo.wait = batch.suspects
         self._tally.rescans = self.claimer.rescans
         self._hands.take(batch.claims, at)
+        if 0 < len(batch.claims) < self._settings.concurrency:
+            await asyncio.sleep(0)  # few rows, that is quiet times: their handlers start before the next look
         if self.claimer.guarded.vacated:
             self._vacant.set()
         return bool(batch.claims) or batch.more

@@ -15,7 +15,7 @@ from tests.support.workers import Fleet
 
 from holdfast import ConfigurationError, Context, Holdfast, TxContext
 from holdfast.db.database import PLANNER, Database
-from holdfast.db.link import Link
+from holdfast.db.link import Link, translate
 from holdfast.errors import Contended, Unreachable
 from holdfast.housekeeping.chores import CHORES, Chore, Done, Turn
 from holdfast.housekeeping.loop import Housekeeper
@@ -177,6 +177,22 @@ async def test_a_call_over_its_deadline_leaves_no_transaction(link: Link, observ
         " and pid <> pg_backend_pid() and (state like 'idle in transaction%' or query like '%pg_sleep%'))",
     )
     assert await observer.fetchval("select count(*) from holdfast.queues") == 0, "nor what it wrote"
+
+
+async def test_who_falls_silent_in_a_transaction_keeps_no_locks(database: Database, observer: Any) -> None:
+    connection = await database.connect("silent")
+    await connection.execute(Link(database, "silent", deadline=2)._opening)
+    await connection.execute("select pg_advisory_xact_lock(1)")
+    free = "select pg_try_advisory_lock(1)"
+    assert not await observer.fetchval(free)
+    await until(observer, free)
+    try:
+        await connection.execute("commit")
+    except Exception as told:  # how, depends on how far the news of its end have come
+        assert isinstance(translate(told), Unreachable)
+    else:
+        pytest.fail("the transaction was not ended")
+    connection.terminate()
 
 
 async def test_a_pooler_that_we_were_not_told_of(migrated_url: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.support.pooler import database_at, direct
 from tests.support.workers import Inbox
 
+from holdfast.housekeeping import loop
 from holdfast.housekeeping.chores import Chore, Done, Turn
 from holdfast.housekeeping.loop import Housekeeper
 
@@ -156,6 +157,33 @@ async def test_no_sweep_soon_after_an_answer_that_was_held_up(inbox: Inbox) -> N
         await asyncio.sleep(0.01)
     assert inbox.status(id) == "pending"
     house._drop()
+
+
+async def test_who_falls_silent_in_the_middle_of_a_chore_loses_its_turn(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "IDLE", 0.3)
+    turns: list[Turn] = []
+
+    async def silent_at_first(turn: Turn) -> Done:
+        turns.append(turn)
+        if len(turns) == 1:
+            await asyncio.Event().wait()
+        return Done(7)
+
+    chores = [Chore("silent", 0, silent_at_first)]
+    silent, other = (Housekeeper(database_at(inbox.url), AT_ONCE, 0, chores) for _ in range(2))
+    first = asyncio.create_task(silent.round())
+    while not turns:
+        await asyncio.sleep(0.001)
+    assert await other.round() == {}, "it has the turn"
+    while not (done := await other.round()):
+        await asyncio.sleep(0.01)
+    assert done == {"silent": 7}
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    silent._drop()
+    other._drop()
 
 
 async def test_a_failing_chore_does_not_keep_the_others_from_theirs(inbox: Inbox) -> None:

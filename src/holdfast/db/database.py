@@ -27,6 +27,12 @@ PLANNER = {
 PIN_PLANS = "; ".join(f"set local {name} = {value}" for name, value in PLANNER.items())
 """The same for the rest of a transaction."""
 
+
+def end_if_idle(seconds: float) -> str:
+    """For the rest of a transaction, too: who falls silent in the middle of it loses the session, and keeps no lock."""
+    return f"set local idle_in_transaction_session_timeout = {int(seconds * 1000)}"
+
+
 CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 60.0
 

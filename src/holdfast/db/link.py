@@ -16,15 +16,15 @@ import asyncpg
 
 from ..errors import Contended, Unreachable
 from . import pooler
-from .database import PIN_PLANS, Connection, Database
+from .database import PIN_PLANS, Connection, Database, end_if_idle
 
 log = logging.getLogger("holdfast.db")
 
 DEADLINE = 30.0
 
-_BROKEN_CLASSES = ("08", "57", "53", "25006")
+_BROKEN_CLASSES = ("08", "57", "53", "25006", "25P03")
 """SQLSTATEs after which this connection, or this server's role, is not to be trusted: connection, shutdown, out of
-resources, read-only (a primary that became a standby)."""
+resources, read-only (a primary that became a standby), ended because we were silent in a transaction."""
 _RETRY_STATES = {"40001", "40P01", "55P03", "53200"}
 """Serialization, deadlock, lock not available, no memory left (mostly for locks): the connection is good."""
 
@@ -59,7 +59,7 @@ class Link:
         self.connects = 0
         """How often it has connected; a change means a new session, perhaps another server."""
         self._planner = planner
-        self._opening = f"begin; {PIN_PLANS}" if planner else "begin"
+        self._opening = "; ".join(["begin", end_if_idle(deadline), *([PIN_PLANS] if planner else [])])
         self._deadline = deadline
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()

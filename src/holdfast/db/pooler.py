@@ -6,6 +6,8 @@ expected there:
 - no statement is kept prepared. asyncpg asks for the types of a statement first, in a trip of its own, and without a
   cache sends the text again together with the values: which session answered the first trip does not matter;
 - a worker's planner settings cannot be the session's. They are set for the transaction, in the trip that begins it;
+- so every statement is a transaction of several trips, and who falls silent between two of them would keep its locks:
+  the server ends a session that waits too long for the next trip;
 - asyncpg turns `jit` off in the session while it looks up a type that it has not met, an enum for instance, and then
   back on, perhaps in another session. It is told that this server has no such setting;
 - nothing is reset when a connection goes back to a pool of ours: that would be done to somebody else's session;

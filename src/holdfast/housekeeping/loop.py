@@ -9,13 +9,16 @@ import time
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-from ..db.database import PIN_PLANS, Connection, Database
+from ..db.database import PIN_PLANS, Connection, Database, end_if_idle
 from ..db.link import backoff, translate
 from ..errors import Contended, Unreachable
 from ..probes import probe
 from .chores import CHORES, Chore, Done, Turn
 
 log = logging.getLogger("holdfast.housekeeping")
+
+IDLE = 30.0
+"""Seconds for which whoever has a chore's turn may say nothing before it is another's."""
 
 T = TypeVar("T")
 
@@ -94,8 +97,7 @@ class Housekeeper:
         if chore.recovers and asked - self._back_at < self._grace:
             return None
         async with connection.transaction():
-            if self._database.pooler:
-                await connection.execute(PIN_PLANS)
+            await connection.execute("; ".join([end_if_idle(IDLE), *([PIN_PLANS] if self._database.pooler else [])]))
             rows = await connection.fetch(
                 self._database.sql("housekeeping", "turn"),
                 chore.name, f"{self._database.schema}.{chore.name}", self._early(chore),

@@ -48,10 +48,10 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
             results.add("enqueue", "one per commit", "rows/s", bares, system="bare", case="single")
             share = ratios(singles, bares)
             results.add("enqueue", "one per commit ÷ bare INSERT", "", share, at_least(0.9), case="single.share")
-            for copy, name in ((False, "many, 1,000 a call"), (True, "COPY, 5,000 a call")):
+            for copy, name in ((None, "enqueue_many, 1,000 a call"), (True, "COPY, 5,000 a call")):
                 size = 5_000 if copy else 1_000
 
-                async def many(size: int = size, copy: bool = copy) -> None:
+                async def many(size: int = size, copy: bool | None = copy) -> None:
                     await task.enqueue_many([{"number": n, "note": NOTE} for n in range(size)], copy=copy)
 
                 await _rate(many, 1, size)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-COPY_FROM = 5000
-"""Rows from which `enqueue_many` uses COPY by itself."""
+COPY_FROM = 500
+"""Rows from which `enqueue_many` uses COPY by itself: a third less work for the server, for one more trip."""
 UNKNOWN_TRIES = 8
 """How often an enqueue of our own is tried, always under the same id, before an unknown outcome is the caller's."""
 REFUSED = "HF001"
@@ -77,10 +77,10 @@ class Calls:
             async with connection.transaction():
                 if copying:
                     return await _copy(connection, maker, orders)
-                made: enqueue.Made = {}
+                made: list[Job] = []
                 for part in enqueue.many(maker.database, orders, maker.terms):
-                    made |= part.decode(await connection.fetch(part.sql, *part.parameters))
-            return [made[order.id] for order in orders]
+                    made += part.decode(await connection.fetch(part.sql, *part.parameters))
+            return made
 
         return await self._insist(maker.database, all_of_them) if orders else []
 
@@ -150,10 +150,6 @@ class Calls:
 async def _copy(connection: Connection, maker: Maker, orders: Sequence[Order]) -> list[Job]:
     sql, parameters = enqueue.before_copy(maker.database, maker.terms)
     answer = await connection.fetchrow(sql, *parameters)
-    await connection.copy_records_to_table(
-        "inbox",
-        schema_name=maker.database.schema,
-        columns=enqueue.COLUMNS,
-        records=enqueue.records(orders, maker.terms, answer),
-    )
+    columns, records = enqueue.records(orders, maker.terms, answer)
+    await connection.copy_records_to_table("inbox", schema_name=maker.database.schema, columns=columns, records=records)
     return [Job(order.id) for order in orders]

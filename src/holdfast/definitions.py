@@ -40,6 +40,7 @@ class Definition:
     arguments: type[msgspec.Struct]
     names: tuple[str, ...]
     """Of its arguments."""
+    name_set: frozenset[str]
     required: tuple[str, ...]
     """Those of them that have no default."""
     decoder: msgspec.json.Decoder[msgspec.Struct]
@@ -101,6 +102,7 @@ def define(
     if wants_tx and not is_async:
         raise ConfigurationError(f"{kind}: a handler that takes TxContext must be async")
     arguments = _arguments_type(kind, parameters[1:] if context else parameters, hints)
+    names = tuple(name for name in arguments.__struct_fields__ if name != "type_")
     return Definition(
         kind=kind,
         function=function,
@@ -113,7 +115,8 @@ def define(
         wants_tx=wants_tx,
         is_async=is_async,
         arguments=arguments,
-        names=tuple(name for name in arguments.__struct_fields__ if name != "type_"),
+        names=names,
+        name_set=frozenset(names),
         required=tuple(entry.name for entry in msgspec.structs.fields(arguments) if entry.required),
         decoder=msgspec.json.Decoder(arguments, dec_hook=_from_plain),
         ordered=check_flag("ordered", ordered),
@@ -181,6 +184,8 @@ def _from_plain(kind: type, value: Any) -> Any:
 def bind(definition: Definition, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by name; refuses unknown and missing ones."""
     names = definition.names
+    if not arguments and type(keywords) is dict and keywords.keys() == definition.name_set:
+        return keywords
     if len(arguments) > len(names):
         raise InvalidPayload("arguments", f"{definition.kind} takes {len(names)}, got {len(arguments)}")
     bound = dict(zip(names, arguments, strict=False))

@@ -252,10 +252,10 @@ class OnAsync(Generic[P]):
     ) -> list[Job]:
         """Enqueue one job per mapping of arguments."""
         orders = self._maker.orders(arguments, idempotency_keys)
-        made: enqueue.Made = {}
+        made: list[Job] = []
         for operation in enqueue.many(self._maker.database, orders, self._maker.terms):
-            made |= await cast(Awaitable[enqueue.Made], self._caller.run(operation))
-        return [made[order.id] for order in orders]
+            made += await cast(Awaitable[list[Job]], self._caller.run(operation))
+        return made
 
 
 class OnSync(Generic[P]):
@@ -275,7 +275,7 @@ class OnSync(Generic[P]):
     ) -> list[Job]:
         """Enqueue one job per mapping of arguments."""
         orders = self._maker.orders(arguments, idempotency_keys)
-        made: enqueue.Made = {}
+        made: list[Job] = []
         for operation in enqueue.many(self._maker.database, orders, self._maker.terms):
-            made |= cast(enqueue.Made, self._caller.run(operation))
-        return [made[order.id] for order in orders]
+            made += cast(list[Job], self._caller.run(operation))
+        return made

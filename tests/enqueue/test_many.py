@@ -11,6 +11,7 @@ from tests.enqueue.doors import installation
 from tests.support.pooler import direct
 
 from holdfast import ConfigurationError, Holdfast, InvalidPayload, SchemaError, Task
+from holdfast.inbox.enqueue import COLUMNS
 
 SendReceipt = Task[..., None]
 WRONG_BUCKETS = "select count(*) from holdfast.inbox where partition_bucket <> holdfast.bucket(partition_key)"
@@ -39,6 +40,15 @@ async def test_copy_and_insert_store_the_same(send_receipt: SendReceipt, inbox: 
         "send_receipt", "pending",
     )  # fmt: skip
     assert await inbox.connection.fetchval(WRONG_BUCKETS) == 0
+
+
+@pytest.mark.parametrize("copy", [True, False])
+async def test_what_copy_does_not_send_is_what_the_table_says(
+    send_receipt: SendReceipt, inbox: Inbox, copy: bool
+) -> None:
+    await send_receipt.enqueue_many([{"order_id": 1}], copy=copy)
+    (row,) = await inbox.jobs(", ".join(COLUMNS))
+    assert dict(row) == COLUMNS
 
 
 async def test_more_than_one_statement_holds(migrated_url: str, send_receipt: SendReceipt, inbox: Inbox) -> None:

@@ -21,11 +21,11 @@ T = TypeVar("T")
 MANY = 2000
 """Rows per statement."""
 
-COLUMNS = (
-    "id", "partition_key", "partition_bucket", "payload", "queue", "priority", "available_at", "max_attempts",
-    "payload_version", "headers", "ordered", "skips", "owned",
-)  # fmt: skip
-"""What COPY sends."""
+COLUMNS: dict[str, object] = {
+    "queue": "default", "priority": 1, "max_attempts": 5, "payload_version": 1, "headers": None, "ordered": False,
+    "skips": False, "owned": False,
+}  # fmt: skip
+"""What all rows of a COPY have in common, with the table's own defaults: what is as they say is not sent."""
 
 
 class Order(msgspec.Struct, frozen=True, gc=False):
@@ -89,15 +89,11 @@ def _ours(order: Order, job: Job) -> Job:
     return Job(job.id) if job.id == order.id else job
 
 
-Made = dict[UUID, Job]
-"""The job of each order, by the order's id."""
-
-
-def many(database: Database, orders: Sequence[Order], terms: Terms) -> list[Operation[Made]]:
+def many(database: Database, orders: Sequence[Order], terms: Terms) -> list[Operation[list[Job]]]:
     """Enqueue many jobs: as few statements as their number allows."""
     if terms.own_id or any(order.idempotency_key is not None for order in orders):
         # One statement, however many: it is the unit in which a conflict leaves nothing behind.
-        return [_once_many(database, orders, terms)] if orders else []
+        return [_once(database, orders, terms, list)] if orders else []
     return [_many(database, chunk, terms) for chunk in _chunks(orders)]
 
 
@@ -105,12 +101,7 @@ def _chunks(orders: Sequence[Order]) -> list[Sequence[Order]]:
     return [orders[start : start + MANY] for start in range(0, len(orders), MANY)]
 
 
-def _once_many(database: Database, orders: Sequence[Order], terms: Terms) -> Operation[Made]:
-    ids = [order.id for order in orders]
-    return _once(database, orders, terms, lambda jobs: dict(zip(ids, jobs, strict=True)))
-
-
-def _many(database: Database, orders: Sequence[Order], terms: Terms) -> Operation[Made]:
+def _many(database: Database, orders: Sequence[Order], terms: Terms) -> Operation[list[Job]]:
     ids = [str(order.id) for order in orders]
     keys = [order.key if order.key is not None else id for order, id in zip(orders, ids, strict=True)]
     return Operation(
@@ -118,7 +109,7 @@ def _many(database: Database, orders: Sequence[Order], terms: Terms) -> Operatio
         (ids, keys, [bucket(key) for key in keys], [order.payload for order in orders],
          terms.queue, terms.priority, terms.delay, terms.instant, terms.max_attempts, terms.version, terms.headers,
          terms.ordered, terms.skips),
-        lambda rows: {order.id: Job(order.id) for order in orders},
+        lambda rows: [Job(order.id) for order in orders],
     )  # fmt: skip
 
 
@@ -160,16 +151,20 @@ def before_copy(database: Database, terms: Terms) -> tuple[str, tuple[object, ..
     )
 
 
-def records(orders: Sequence[Order], terms: Terms, answer: Row) -> Iterator[tuple[object, ...]]:
-    """The rows as COPY sends them. The answer's time is the server's, taken after the transaction drew its xid.
+def records(orders: Sequence[Order], terms: Terms, answer: Row) -> tuple[tuple[str, ...], Iterator[tuple[object, ...]]]:
+    """Columns and rows as COPY sends them. The answer's time is the server's, taken after the transaction drew its xid.
 
-    One by one: the server stores the first while the last are made.
+    Rows come one by one: the server stores the first while the last are made.
     """
     now, ordered, skips, owned = answer[:4]
     at = max(terms.at, now) if terms.at is not None else now + timedelta(seconds=terms.delay or 0)
-    same = (
-        terms.queue, terms.priority, at, terms.max_attempts, terms.version, terms.headers, ordered, skips, owned
-    )  # fmt: skip
+    common = (terms.queue, terms.priority, terms.max_attempts, terms.version, terms.headers, ordered, skips, owned)
+    said = {name: value for (name, usual), value in zip(COLUMNS.items(), common, strict=True) if value != usual}
+    columns = ("id", "partition_key", "partition_bucket", "payload", "available_at", *said)
+    return columns, _records(orders, (at, *said.values()))
+
+
+def _records(orders: Sequence[Order], same: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
     for order in orders:
         key = order.key if order.key is not None else str(order.id)
         yield (order.id, key, bucket(key), order.payload, *same)

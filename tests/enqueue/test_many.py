@@ -46,7 +46,8 @@ async def test_copy_and_insert_store_the_same(send_receipt: SendReceipt, inbox: 
 async def test_what_copy_does_not_send_is_what_the_table_says(
     send_receipt: SendReceipt, inbox: Inbox, copy: bool
 ) -> None:
-    await send_receipt.enqueue_many([{"order_id": 1}], copy=copy)
+    usual = send_receipt.on(queue="default", priority=1, max_attempts=5)
+    await usual.enqueue_many([{"order_id": 1}], copy=copy)
     (row,) = await inbox.jobs(", ".join(COLUMNS))
     assert dict(row) == COLUMNS
 

@@ -97,6 +97,16 @@ async def test_a_worker_in_an_application_obeys_too(fleet: Fleet) -> None:
     await app.close()
 
 
+async def test_one_that_has_left_is_not_called_back_by_a_late_heartbeat(fleet: Fleet) -> None:
+    link = Link(database_at(fleet.inbox.url), "test")
+    await members.register(link, "gone", {})
+    await members.leave(link, "gone", "draining")
+    await members.leave(link, "gone", "dead")
+    assert await members.heartbeat(link, {"gone": {}}) == {}
+    assert fleet.inbox.workers() == {"gone": "dead"}
+    await link.close()
+
+
 async def test_a_draining_worker_that_was_given_up_comes_back_draining(fleet: Fleet) -> None:
     link = Link(database_at(fleet.inbox.url), "test")
     for name in ("asked", "left", "well"):

@@ -48,8 +48,10 @@ async def test_no_more_than_most_at_a_time_and_nobody_waits_for_ever(connections
 
 async def test_a_call_that_is_broken_off_frees_its_place_and_costs_its_connection(connections: Connections) -> None:
     begun = asyncio.Event()
+    used: list[Connection] = []
 
     async def stuck(connection: Connection) -> None:
+        used.append(connection)
         begun.set()
         await connection.fetchval("select pg_sleep(60)")
 
@@ -59,6 +61,7 @@ async def test_a_call_that_is_broken_off_frees_its_place_and_costs_its_connectio
         await begun.wait()
         call.cancel()
         await asyncio.wait([call])
+    assert all(connection.is_closed() for connection in used)
     await connections.use(itself)
 
 

@@ -39,7 +39,7 @@ VARIABLES = {
     "lanes": "{default,default,default,default}", "priorities": "{0,1,2,3}",
     "claimed_available_at": "-infinity", "claimed_seq": "0",
     "batch": str(BATCH), "kinds": "{noop,stamp}", "versions": "{}", "lease": "90", "rescan": "false",
-    "nothing": "{" + ",".join(["NULL"] * BATCH) + "}",
+    "nothing": "{}",
 }  # fmt: skip
 _GOT = """
     select array_agg(id order by id) as ids, array_agg(lease_generation order by id) as generations

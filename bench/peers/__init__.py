@@ -32,12 +32,13 @@ from statistics import median
 
 import asyncpg
 
-from ..figures import Results
+from ..figures import OURS, Results
 from ..ground import Ground
 from . import environment
 from .databases import Databases
 from .draining import Drained, drain
 from .driver import Driver, DriverFailed
+from .ours import Ours
 from .peer import PEERS, LeftOut
 
 NAMES: tuple[str, ...] = tuple(PEERS)
@@ -90,11 +91,14 @@ async def run(ground: Ground, results: Results, full: bool, names: Sequence[str]
     async with AsyncExitStack() as stack:
         databases = await stack.enter_async_context(Databases.on(ground))
         race = Race(ground, databases, results, size)
+        ours = Ours(ground)
         for name in names:
             await race.enter(stack, name)
-        await race.turns("drain", size.repeats, race.drain)
+        await race.turns("drain", size.repeats, race.drain, ours.drain)
+        ours.report_drain(results)
         race.report_drain()
-        await race.turns("enqueue", size.repeats, race.enqueue)
+        await race.turns("enqueue", size.repeats, race.enqueue, ours.enqueue)
+        ours.report_enqueue(results)
         race.report_enqueue()
         await race.turns("pick-up", size.repeats, race.pickup)
         race.report_pickup()
@@ -121,9 +125,17 @@ class Race:
         except (LeftOut, DriverFailed) as why:
             self._leave_out(name, "all", why)
 
-    async def turns(self, what: str, repeats: int, once: Callable[[Entrant], Awaitable[str]]) -> None:
-        """Each peer once, then each again. One that fails takes part no longer."""
+    async def turns(
+        self,
+        what: str,
+        repeats: int,
+        once: Callable[[Entrant], Awaitable[str]],
+        ours: Callable[[], Awaitable[str]] | None = None,
+    ) -> None:
+        """We, if we take part, and each peer once, then each again. One that fails takes part no longer."""
         for repeat in range(repeats):
+            if ours is not None:
+                print(f"    {OURS}: {what} {repeat + 1} of {repeats}: {await ours()}", flush=True)
             for entrant in list(self._entrants):
                 began = time.monotonic()
                 try:

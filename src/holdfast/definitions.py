@@ -68,7 +68,9 @@ class Definition:
                 decoded = self.decoder.decode(payload)
         except msgspec.ValidationError as error:
             raise InvalidPayload("payload", f"does not fit {self.kind}: {error}") from None
-        return {name: getattr(decoded, name) for name in self.names}
+        arguments = msgspec.structs.asdict(decoded)
+        del arguments["type_"]
+        return arguments
 
 
 def define(

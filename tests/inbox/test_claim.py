@@ -3,6 +3,8 @@
 import asyncio
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -10,8 +12,9 @@ import pytest
 from tests.support.inbox import JOB, Session, claim_lanes, move_clock, session, until
 from tests.support.pooler import database_at, direct
 
+from holdfast.db.database import Database
 from holdfast.db.link import Link
-from holdfast.inbox.claim import CLAIM, Known
+from holdfast.inbox.claim import CLAIM, FreeCourse, Known
 from holdfast.inbox.claimer import Claimer
 from holdfast.inbox.ending import write
 from holdfast.model.floor import START
@@ -45,11 +48,11 @@ async def test_one_statement_sets_everything(one: Session) -> None:
     await one.connection.execute(
         'update holdfast.inbox set lease_generation = 7, attempts = 2, headers = \'{"a": "b"}\' where id = $1', id
     )
-    rows = await one.claim_rows("w1", 25, lease=90.0)
+    *rows, head = await one.claim_rows("w1", 25, lease=90.0)
     (claim,) = [Claim(*row[CLAIM]) for row in rows]
     row = await one.row(id)
-    assert (row["status"], row["claimed_by"], row["claimed_at"]) == ("processing", "w1", rows[0]["at"])
-    assert row["lease_expires_at"] == rows[0]["at"] + timedelta(seconds=90)
+    assert (row["status"], row["claimed_by"], row["claimed_at"]) == ("processing", "w1", head["at"])
+    assert row["lease_expires_at"] == head["at"] + timedelta(seconds=90)
     assert (row["lease_generation"], row["attempts"], row["crashes"]) == (8, 3, 0)
     assert (claim.id, claim.generation, claim.attempt, claim.max_attempts) == (id, 8, 3, 5)
     assert (claim.fence, claim.kind, claim.version) == (row["fence"], "job", 1)
@@ -104,8 +107,8 @@ async def test_unknown_kinds_and_versions_stay_pending_and_cost_nothing(one: Ses
 async def test_a_paused_queue_rests_until_it_is_resumed(one: Session) -> None:
     (paused,), (other,) = await one.add(queue="a"), await one.add(queue="b")
     await one.inbox("pause", "a")
-    rows = await one.claim_rows("w1", 25, queues=["a", "b"])
-    assert rows[0]["paused"] == ["a"]
+    *rows, head = await one.claim_rows("w1", 25, queues=["a", "b"])
+    assert head["paused"] == ["a"]
     assert [row["id"] for row in rows] == [other]
     before = await one.connection.fetchval("select paused_at from holdfast.queues")
     await one.inbox("pause", "a")
@@ -127,8 +130,8 @@ async def test_rows_without_an_attempt_left_are_refused(one: Session) -> None:
 async def test_suspects_are_claimed_apart_one_at_a_time(one: Session) -> None:
     first, second = await one.add(2, crashes=1)
     (healthy,) = await one.add()
-    rows = await one.claim_rows("w1", 25, rescan=True)
-    assert rows[0]["suspects"] is True
+    *rows, head = await one.claim_rows("w1", 25, rescan=True)
+    assert head["suspects"] is True
     assert [row["id"] for row in rows] == [healthy]
     for id in (first, second):
         claim = await one.claim_suspect()
@@ -150,8 +153,8 @@ async def test_suspects_are_reported_only_to_who_can_run_them(one: Session, obst
     )
     if obstacle == "paused":
         await one.inbox("pause", "default")
-    rows = await one.claim_rows("w1", 25, rescan=True)
-    assert rows[0]["suspects"] is False
+    (head,) = await one.claim_rows("w1", 25, rescan=True)
+    assert head["suspects"] is False
     assert await one.claim_suspect() is None
 
 
@@ -219,33 +222,67 @@ async def test_a_claim_that_rolls_back_takes_nothing(one: Session, two: Session)
     assert {(claim.generation, claim.attempt) for claim in claims} == {(1, 1)}
 
 
-async def test_a_row_that_another_finished_meanwhile_is_not_claimed(one: Session, two: Session) -> None:
-    """The scan's snapshot still shows the row pending; the lock looks again."""
-    await one.add(2)
-    sql = one.database.sql("inbox", "claim")
-    # A slow claim: it waits for an advisory lock after its snapshot, before it reads a row.
+def behind_a_gate(sql: str) -> str:
+    """A slow claim: it waits for an advisory lock after its snapshot, before it reads a row."""
     slow = sql.replace("with lane as (", "with gate as materialized (select pg_advisory_xact_lock(1)), lane as (")
     slow = slow.replace(
         "    where not exists (select from holdfast.queues", "    , gate where not exists (select from holdfast.queues"
     )
     assert slow.count("gate") == 2
-    async with session(direct(one.database.url or "")) as third:
-        await third.connection.execute("select pg_advisory_lock(1)")
+    return slow
+
+
+@asynccontextmanager
+async def gate(url: str) -> AsyncIterator[None]:
+    """Closed until the end of the block."""
+    async with session(direct(url)) as keeper:
+        await keeper.connection.execute("select pg_advisory_lock(1)")
+        yield
+        await keeper.connection.execute("select pg_advisory_unlock(1)")
+
+
+WAITS = """
+    select exists (
+        select from pg_locks l join pg_database d on d.oid = l.database
+        where l.locktype = 'advisory' and not l.granted and d.datname = current_database())
+"""
+
+
+async def test_a_row_that_another_finished_meanwhile_is_not_claimed(one: Session, two: Session) -> None:
+    """The scan's snapshot still shows the row pending; the lock looks again."""
+    await one.add(2)
+    slow = behind_a_gate(one.database.sql("inbox", "claim"))
+    async with gate(one.database.url or ""):
         waiting = asyncio.create_task(
             two.connection.fetch(slow, *claim_lanes(["default"]), 25, ["job"], "{}", "w2", 90.0, False, False)
         )
-        await until(
-            third.connection,
-            "select exists (select from pg_locks where $1 in (0, pid) and locktype = 'advisory' and not granted)",
-            two.pid,
-        )
+        await until(one.connection, WAITS)
         done, released = await one.claim("w1")
         await write(one, "w1", [(done, Completed())])
         await one.inbox("release", [released.id], [released.generation], "w1")
-        await third.connection.execute("select pg_advisory_unlock(1)")
-        rows = await waiting
-    assert [row["id"] for row in rows] == [None]
+    rows = await waiting
+    assert [(row["id"], row["found"]) for row in rows] == [(None, 0)]
     assert (await one.row(released.id))["lease_generation"] == 1
+
+
+async def test_a_row_that_changed_meanwhile_is_claimed_by_the_next_look(
+    one: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is locked as it is now, in a place that the claim's snapshot does not show. The floor must not pass it."""
+    ids = await one.add(3)
+    honest = Database.sql
+    slow = behind_a_gate(one.database.sql("inbox", "claim"))
+    monkeypatch.setattr(Database, "sql", lambda *where: slow if where[2] == "claim" else honest(*where))
+    link = Link(one.database, "claim")
+    course = FreeCourse(link, "w1", ["default"], Known(JOB), 90.0)
+    async with gate(one.database.url or ""):
+        waiting = asyncio.create_task(course.claim(25))
+        await until(one.connection, WAITS)
+        await one.connection.execute("update holdfast.inbox set headers = '{}' where id = $1", ids[1])
+    batch = await waiting
+    assert ([claim.id for claim in batch.claims], batch.more) == ([ids[0], ids[2]], True)
+    assert [claim.id for claim in (await course.claim(25)).claims] == [ids[1]]
+    await link.close()
 
 
 async def test_eight_claimers_share_ten_thousand_rows_and_never_wait(one: Session, migrated_url: str) -> None:

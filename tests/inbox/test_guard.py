@@ -84,6 +84,8 @@ async def test_a_stale_fence_changes_nothing(one: Session, statement: str) -> No
         assert await one.snapshot() == before, staleness
         if statement == "once_enter":
             assert rows[0]["held"] is False, staleness
+        elif statement == "complete":
+            assert [*rows[0]] == [0, 0, []], staleness
         else:
             assert rows == [], staleness
 

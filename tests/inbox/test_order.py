@@ -52,8 +52,8 @@ async def test_what_is_not_parked_is_passed_and_found_through_its_key(one: Sessi
 
 async def test_the_free_claim_leaves_ordered_and_owned_rows_alone_and_says_that_they_wait(one: Session) -> None:
     await add(one)
-    rows = await one.claim_rows("w1", 25, rescan=True)
-    assert (rows[0]["lane"], rows[0]["guarded"]) == (None, True)
+    (head,) = await one.claim_rows("w1", 25, rescan=True)
+    assert (head["found"], head["guarded"]) == (0, True)
     assert await one.claim() == []
 
 

@@ -90,7 +90,7 @@ HOT: dict[str, Expected] = {
     # The claim
     "inbox/claim": Expected(
         {"idx_inbox_claim": LANE, "idx_inbox_suspect": "available_at",
-         "idx_inbox_ordered_claim": "queue priority available_at", **PKEY},
+         "idx_inbox_ordered_claim": "queue priority available_at", "Tid Scan": ""},
         [(*LANES, 100, ["job"], "{}", "w1", 90.0, True, True)],
     ),
     "inbox/claim_guarded": Expected(

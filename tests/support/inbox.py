@@ -62,7 +62,7 @@ class Session:
         rows = await self.claim_rows(
             worker, limit, queues=queues, known=known, lease=lease, starts=starts, rescan=rescan
         )
-        return [Claim(*row[CLAIM]) for row in rows] if rows[0]["lane"] is not None else []
+        return [Claim(*row[CLAIM]) for row in rows[:-1]]
 
     async def claim_rows(
         self,

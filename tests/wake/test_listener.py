@@ -235,6 +235,8 @@ async def test_one_sleeper_per_notification_and_one_for_many_at_once(inbox: Inbo
         assert all(sleeper.woken for sleeper in sleepers[1::2]), "in turn"
         for payload in (":mail", ":default", ":default", ":default"):
             it._hear(None, 0, "", payload)
+        await until(lambda: sum(sleeper.woken for sleeper in sleepers) == 5)
+        await asyncio.sleep(0.05)
         assert sum(sleeper.woken for sleeper in sleepers) == 5, "many at once are one"
 
 

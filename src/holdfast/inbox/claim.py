@@ -25,8 +25,10 @@ PATROL_EVERY = 30.0
 PATROL_CHUNK = 2000
 
 AT, PAUSED, SNAPSHOT, SUSPECTS, RUNNING, GUARDED, OWNED, LANE, AVAILABLE_AT, SEQ = range(10)
-"""What every row of a claim's answer begins with; the claim itself follows."""
+"""What the one row about the call begins with: its last three say where a scan ended that found enough."""
 CLAIM = slice(10, 24)
+"""Of the other rows."""
+FOUND = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +78,12 @@ class Course:
         return rows
 
     def _settle(
-        self, rows: list[asyncpg.Record], ends: list[Position | None], began: float, rescan: bool, idle: bool
+        self, head: asyncpg.Record, ends: list[Position | None], began: float, rescan: bool, idle: bool
     ) -> None:
         """Move the floor after a claim, and say when the next rescan is due."""
         elapsed = began - self._answered_at
         self._answered_at = time.monotonic()
-        again = self._reconnected() or self._move_floor(rows[0], ends, rescan, elapsed)
+        again = self._reconnected() or self._move_floor(head, ends, rescan, elapsed)
         self.rescans += rescan
         if again or idle:
             # With nothing to do every look is a rescan: what commits just behind the last one is not kept waiting.
@@ -101,12 +103,12 @@ class Course:
         self.floor.reset()
         return True
 
-    def _move_floor(self, row: asyncpg.Record, ends: list[Position | None], rescan: bool, elapsed: float) -> bool:
+    def _move_floor(self, head: asyncpg.Record, ends: list[Position | None], rescan: bool, elapsed: float) -> bool:
         """True when everything is to be scanned again at once."""
-        at, paused = row[AT], row[PAUSED] or ()
+        at, paused = head[AT], head[PAUSED] or ()
         if not self.floor.claimed(at, ends, paused, elapsed):
             return True
-        return rescan and self.floor.observed(at, Snapshot.parse(row[SNAPSHOT]), row[RUNNING] or (), ends, paused)
+        return rescan and self.floor.observed(at, Snapshot.parse(head[SNAPSHOT]), head[RUNNING] or (), ends, paused)
 
 
 class FreeCourse(Course):
@@ -139,22 +141,26 @@ class FreeCourse(Course):
             limit, self._known.kinds, self._known.spread, self._worker, self._lease, rescan,
             rescan and self.looks_for_guarded,
         )  # fmt: skip
-        head = rows[0]
-        claims = [Claim(*row[CLAIM]) for row in rows] if head[LANE] is not None else []
+        head = rows.pop()
+        claims = [Claim(*row[CLAIM]) for row in rows]
         self.guarded_waits = self.guarded_waits or bool(head[GUARDED])
         self.owned = head[OWNED] or ()
-        full = len(claims) >= limit
-        self._settle(rows, self._ends(rows, full), began, rescan, idle=not claims)
+        full = head[FOUND] >= limit
+        changed = head[FOUND] > len(claims)
+        self._settle(head, self._ends(head, full, changed), began, rescan, idle=not claims and not changed)
         if full:
             self.floor.rotate()
-        return Batch(claims, head[SUSPECTS])
+        return Batch(claims, head[SUSPECTS], more=changed)
 
-    def _ends(self, rows: list[asyncpg.Record], full: bool) -> list[Position | None]:
-        ends: list[Position | None] = [(rows[0][AT], 0)] * len(self.floor.lanes)
+    def _ends(self, head: asyncpg.Record, full: bool, changed: bool) -> list[Position | None]:
+        lanes = len(self.floor.lanes)
+        if changed:  # what was found and not claimed may be there still: nothing moves, and the next scan meets it
+            return [None] * lanes
+        ends: list[Position | None] = [(head[AT], 0)] * lanes
         if full:
-            last = max(row[LANE] for row in rows)
-            ends[last - 1] = max((row[AVAILABLE_AT], row[SEQ]) for row in rows if row[LANE] == last)
-            ends[last:] = [None] * (len(ends) - last)
+            last = head[LANE]
+            ends[last - 1] = head[AVAILABLE_AT], head[SEQ]
+            ends[last:] = [None] * (lanes - last)
         return ends
 
     async def _walk_patrol(self) -> None:

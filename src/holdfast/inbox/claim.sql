@@ -2,13 +2,15 @@
 -- Takes    $1–$4 lanes: queue, priority, floor (available_at, seq); $5 limit; $6 kinds, $7 {kind: [oldest, newest]}
 --          payload versions of kinds that know more than version 1; $8 worker; $9 lease in seconds; $10 rescan?
 --          $11 look for ordered rows, too?
--- Returns  at least one row: the time, paused queues, and on a rescan the snapshot, whether suspects wait, and the xids
---          that run; whether ordered rows wait, if asked for; the owned queues; then one row per claim (lane is null when
---          there is none). A row that was cancelled while an earlier attempt ran is marked so, and is not to be run.
+-- Returns  one row per claim, and a last one about the call: the time, paused queues, and on a rescan the snapshot,
+--          whether suspects wait, and the xids that run; whether ordered rows wait, if asked for; the owned queues;
+--          where a scan ended that found as many rows as it wanted; and how many rows it found. Those that changed
+--          between the scan's snapshot and their lock are not claimed: then it found more than come back.
+--          A row that was cancelled while an earlier attempt ran is marked so, and is not to be run.
 --          Ordered and owned rows, and suspects, are left to claim_guarded.sql.
 -- Locks    the claimed rows, skipping locked ones. It waits only where Postgres itself does: two claims that reach a row
 --          in the moment in which a third commits lock that version in turn, for the length of a statement.
--- Index    idx_inbox_claim per lane, then the primary key; idx_inbox_suspect on a rescan. Sorts nothing.
+-- Index    idx_inbox_claim per lane, then the place of each row; idx_inbox_suspect on a rescan. Sorts nothing.
 --          Suspects are asked for in order, not with "exists": never analysed, the planner answered that from
 --          idx_inbox_claim and walked the whole backlog (70 ms at 300,000 rows).
 with lane as (
@@ -18,10 +20,10 @@ with lane as (
     where not exists (select from holdfast.queues q where q.name = l.queue and q.paused_at is not null)
 ),
 due as materialized (
-    select lane.n, row.id
+    select row.ctid, lane.n, row.available_at, row.seq
     from lane
     cross join lateral (
-        select i.id
+        select i.ctid, i.available_at, i.seq
         from holdfast.inbox i
         where i.status = 'pending'
           and i.queue = lane.queue
@@ -49,14 +51,17 @@ claimed as (
         attempts = i.attempts + 1,
         fence = nextval('holdfast.fence')
     from due
-    where i.id = any (array[due.id])
-    returning due.n as lane,
-              -- Drivers know no time before the year 1; the floor takes that year for the beginning of time.
-              greatest(i.available_at, timestamptz '0001-01-01 00:00:00+00') as available_at, i.seq,
-              i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts, i.kind, i.payload_version,
+    where i.ctid = due.ctid
+    returning i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts, i.kind, i.payload_version,
               i.payload::text as payload, i.queue, i.partition_key, i.headers::text as headers, i.idempotency_key,
               i.cancel_requested_at is not null as cancelled, i.ordered
 )
+select null::timestamptz as at, null::text[] as paused, null::text as snapshot, null::boolean as suspects,
+       null::bigint[] as running, null::boolean as guarded, null::text[] as owned,
+       null::bigint as lane, null::timestamptz as available_at, null::bigint as seq,
+       c.*, null::bigint as found
+from claimed c
+union all
 select holdfast.clock() as at,
        (select array_agg(q.name) from holdfast.queues q where q.paused_at is not null) as paused,
        case when $10 then pg_current_snapshot()::text end as snapshot,
@@ -100,7 +105,9 @@ select holdfast.clock() as at,
            limit 1
        ), false) end as guarded,
        (select array_agg(q.name) from holdfast.queues q where q.owned) as owned,
-       c.lane, c.available_at, c.seq, c.id, c.lease_generation, c.fence, c.attempts, c.max_attempts, c.kind,
-       c.payload_version, c.payload, c.queue, c.partition_key, c.headers, c.idempotency_key, c.cancelled, c.ordered
+       -- Drivers know no time before the year 1; the floor takes that year for the beginning of time.
+       last.n, greatest(last.available_at, timestamptz '0001-01-01 00:00:00+00'), last.seq,
+       null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+       (select count(*) from due)
 from (select) as always
-left join claimed c on true
+left join (select n, available_at, seq from due offset $5 - 1 limit 1) as last on true

@@ -2,7 +2,8 @@
 -- under its fence.
 -- Takes    $1 ids in ascending order, $2 generations, $3 results (JSON text or null), $4 reasons (null: completed),
 --          $5 worker.
--- Returns  the ids completed, and whether the lease had run out by then. An id that does not come back was lost.
+-- Returns  how many were completed, how many of them after their lease had run out, and if not all were: which. An id
+--          that does not come back was lost. Arrays may be shorter than the first: the rest is null.
 -- Locks    the rows, in order of id: the nested loop follows the order of $1.
 -- Index    the primary key alone. "status::text" is deliberate: it cannot match the partial index on processing rows,
 --          which would walk everything in flight. "= any (array[…])", here and in the other statements, keeps the
@@ -34,5 +35,6 @@ remembered as (
     from ended
     where ended.idempotency_key is not null and d.key = any (array[ended.idempotency_key])
 )
-select id, lease_expires_at < holdfast.clock() as late
+select count(*) as completed, count(*) filter (where lease_expires_at < holdfast.clock()) as late,
+       case when count(*) < cardinality($1::uuid[]) then array(select id from ended) end as ids
 from ended

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -77,22 +77,29 @@ def _fences(endings: Sequence[Ending]) -> tuple[list[UUID], list[int]]:
 
 async def _complete(runner: Runner, worker: str, endings: Sequence[Ending], repeated: bool, report: Report) -> None:
     ids, generations = _fences(endings)
-    results = [outcome.result if isinstance(outcome, Completed) else None for _, outcome in endings]
-    reasons = [outcome.last_error() if isinstance(outcome, Abandoned) else None for _, outcome in endings]
+    results = _unless_empty(outcome.result if isinstance(outcome, Completed) else None for _, outcome in endings)
+    reasons = _unless_empty(outcome.last_error() if isinstance(outcome, Abandoned) else None for _, outcome in endings)
     probe("complete.before")
     rows = await runner.run("inbox", "complete", ids, generations, results, reasons, worker)
     probe("complete.after")
-    report.late += sum(1 for row in rows if row[1])
-    done = {row[0] for row in rows}
-    if repeated and len(done) < len(endings):
-        done |= {row[0] for row in await runner.run("inbox", "confirm", ids, generations, worker)}
-    for claim, outcome in endings:
-        if claim.id not in done:
-            report.lost.append(claim)
-        elif isinstance(outcome, Completed):
-            report.completed += 1
-        else:
-            report.abandoned += 1
+    completed, late, done = rows[0]
+    report.late += late
+    written = endings
+    if completed < len(endings):
+        if repeated:
+            done += [row[0] for row in await runner.run("inbox", "confirm", ids, generations, worker)]
+        there = set(done)
+        written = [ending for ending in endings if ending[0].id in there]
+        _note_lost(endings, done, report)
+    abandoned = sum(1 for _, outcome in written if isinstance(outcome, Abandoned))
+    report.abandoned += abandoned
+    report.completed += len(written) - abandoned
+
+
+def _unless_empty(values: Iterable[str | None]) -> list[str | None]:
+    """The values, or none at all when all are null: the statement fills up what is missing, and most jobs have none."""
+    listed = list(values)
+    return listed if any(value is not None for value in listed) else []
 
 
 async def _fail(runner: Runner, worker: str, endings: Sequence[Ending], crashed: bool, report: Report) -> None:
@@ -110,7 +117,7 @@ async def _fail(runner: Runner, worker: str, endings: Sequence[Ending], crashed:
     for (claim, _), failed in zip(endings, failures, strict=True):
         if claim.id in dead:
             report.buried.append((claim, failed.last_error()))
-    _note_lost(endings, rows, report)
+    _note_lost(endings, [row[0] for row in rows], report)
 
 
 async def _snooze(runner: Runner, worker: str, endings: Sequence[Ending], report: Report) -> None:
@@ -118,7 +125,7 @@ async def _snooze(runner: Runner, worker: str, endings: Sequence[Ending], report
     delays = [outcome.seconds for _, outcome in endings if isinstance(outcome, Snoozed)]
     rows = await runner.run("inbox", "snooze", ids, generations, delays, worker)
     report.snoozed += len(rows)
-    _note_lost(endings, rows, report)
+    _note_lost(endings, [row[0] for row in rows], report)
 
 
 async def _release(runner: Runner, worker: str, endings: Sequence[Ending], report: Report) -> None:
@@ -140,6 +147,6 @@ async def _release(runner: Runner, worker: str, endings: Sequence[Ending], repor
     log.warning("%s rows could not be handed back, since somebody locks them; their leases run out", len(left))
 
 
-def _note_lost(endings: Sequence[Ending], rows: Sequence[asyncpg.Record], report: Report) -> None:
-    written = {row[0] for row in rows}
-    report.lost.extend(claim for claim, _ in endings if claim.id not in written)
+def _note_lost(endings: Sequence[Ending], written: Iterable[UUID], report: Report) -> None:
+    there = set(written)
+    report.lost.extend(claim for claim, _ in endings if claim.id not in there)

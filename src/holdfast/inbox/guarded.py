@@ -96,7 +96,7 @@ class GuardedCourse(Course):
         head = rows[0]
         full = head[LOOKED] >= look
         self._note_passed(head)
-        self._settle(rows, self._ends(rows, full), began, rescan, idle=not claims and not full)
+        self._settle(head, self._ends(rows, full), began, rescan, idle=not claims and not full)
         if full or len(claims) >= limit:
             self.floor.rotate()
         decided = head[LOOKED] - (len(rows) - 1 - len(claims))

@@ -39,6 +39,10 @@ class Completed:
     """JSON text."""
 
 
+DONE = Completed()
+"""As most handlers end: they return nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snoozed:
     seconds: float
@@ -115,7 +119,7 @@ def outcome_of(value: Any, encode: Any) -> Outcome:
     """What a handler's return value means."""
     match value:
         case None:
-            return Completed()
+            return DONE
         case Snooze(delay):
             return Snoozed(seconds(delay))
         case Fail(reason):

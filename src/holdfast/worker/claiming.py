@@ -120,7 +120,7 @@ class Claiming:
         if self._draining.is_set():
             return False
         if self.claimer.guarded.vacated > self._settings.batch // 2:  # more than one link can hand over in good time
-            await self._hand_over(self._ledger.room, self._link)
+            await self._hand_over(self._room, self._link)
             return True
         at = marks.now()
         owned = [queue for queue in self.claimer.free.owned if queue in self._queues]
@@ -129,8 +129,10 @@ class Claiming:
         if batch.suspects is not None:
             self._solo.wait = batch.suspects
         self._tally.rescans = self.claimer.rescans
-        self._hands.take(batch.claims, at)
-        if 0 < len(batch.claims) < self._settings.concurrency:
+        if len(batch.claims) >= self._settings.concurrency:
+            self._hands.take_soon(batch.claims, at)  # and send the next claim first: the server works meanwhile
+        elif batch.claims:
+            self._hands.take(batch.claims, at)
             await asyncio.sleep(0)  # few rows, that is quiet times: their handlers start before the next look
         if self.claimer.guarded.vacated:
             self._vacant.set()
@@ -142,8 +144,13 @@ class Claiming:
             return 0
         held = self._hands.held + self.claimer.guarded.vacated
         ahead = self._hands.ahead
-        room = min(self._settings.concurrency + ahead - held, self._settings.batch, self._ledger.room)
+        room = min(self._settings.concurrency + ahead - held, self._settings.batch, self._room)
         return room if room >= max(1, ahead // 2) or not self._hands.waiting else 0
+
+    @property
+    def _room(self) -> int:
+        """For how many more rows the ledger has room."""
+        return self._ledger.room - self._hands.coming
 
     def _overloaded(self) -> bool:
         """Too much is unwritten, or nobody would look after what is claimed now."""
@@ -166,7 +173,7 @@ class Claiming:
                 waiting = self.claimer.guarded.vacated
                 try:
                     # One row has ended for each that may come, so there is room; claims along the lanes leave it.
-                    await self._hand_over(0 if self._overloaded() else self._ledger.room)
+                    await self._hand_over(0 if self._overloaded() else self._room)
                     failures = 0
                     if self.claimer.guarded.vacated >= waiting:  # others hold those keys, for the moment of a claim
                         await asyncio.sleep(self._settings.poll_min)

@@ -51,6 +51,8 @@ class Hands:
         self._completer = completer
         self._draining = draining
         self._runner: JobRunner
+        self.coming = 0
+        """Claimed rows that are about to be taken."""
         self._ready: deque[Claim] = deque()
         self._ready_since = 0.0
         self._running: dict[int, Running] = {}
@@ -69,7 +71,7 @@ class Hands:
 
     @property
     def held(self) -> int:
-        return len(self._ready) + len(self._running)
+        return self.coming + len(self._ready) + len(self._running)
 
     @property
     def waiting(self) -> bool:
@@ -85,6 +87,15 @@ class Hands:
 
     def waits(self, claim: Claim) -> bool:
         return claim in self._ready
+
+    def take_soon(self, claims: list[Claim], at: int) -> None:
+        """As `take`, when the event loop comes round."""
+        self.coming += len(claims)
+        asyncio.get_running_loop().call_soon(self._take_now, claims, at)
+
+    def _take_now(self, claims: list[Claim], at: int) -> None:
+        self.coming -= len(claims)
+        self.take(claims, at)
 
     def take(self, claims: list[Claim], at: int) -> None:
         """These rows were claimed here, by a call that began at `at`."""

@@ -33,7 +33,7 @@ log = logging.getLogger("holdfast.keeper")
 BATCH = 1000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Kept:
     """A worker as its keeper knows it."""
 

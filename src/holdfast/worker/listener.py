@@ -36,6 +36,8 @@ PROBE_WITHIN = 5.0
 SETTLED = 0.05
 BRISK, CALM = 0.025, 0.25
 """Seconds between two looks at the ledgers: while anything moves, and while all sleep."""
+AFTERWARDS = 0.003
+"""Seconds that pass after a wake-up before the listener does anything else: the worker may need the core it runs on."""
 
 Flag = tuple[str, str]
 """A state, asleep or awake, and a queue."""
@@ -181,20 +183,24 @@ class Listener:
 
     def _heard(self) -> None:
         self._called = False
-        self._stirred.set()
 
-    def _wake_one(self) -> None:
+    def _wake_one(self, *asked: Kept) -> None:
         """One that sleeps, in turn; else one that is awake, which then looks once more."""
         self._turn += 1
         turn = self._turn % max(1, len(self._workers))
-        workers = [*self._workers[turn:], *self._workers[:turn]]
+        workers = [kept for kept in (*self._workers[turn:], *self._workers[:turn]) if kept not in asked]
         for state in (marks.ASLEEP, marks.AWAKE):
             for kept in workers:
                 if kept.ledger.state == state:
                     self.wakes += 1
                     kept.wake()
-                    if not kept.stopped():  # asked afterwards: it takes longer than to wake it
-                        return
+                    asyncio.get_running_loop().call_later(AFTERWARDS, self._look_after, kept, asked)
+                    return
+
+    def _look_after(self, woken: Kept, asked: tuple[Kept, ...]) -> None:
+        self._stirred.set()
+        if woken.stopped():  # it did not hear
+            self._wake_one(*asked, woken)
 
 
 class _Settled:

@@ -13,7 +13,7 @@ import asyncpg
 from .ground import Ground
 from .processes import cpu, family, memory, worker
 
-LOOK_EVERY = 0.02
+LOOK_EVERY = 0.05
 PATIENCE = 600.0
 
 _TIMES = """

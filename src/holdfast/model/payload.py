@@ -41,22 +41,32 @@ def _is_plain(value: Any, levels: int) -> bool:
     """Is it of JSON's own types, and nothing to refuse in it? The quick look, which most payloads pass; `_plain` is
     the one that converts, and that says what is wrong where."""
     kind = type(value)
-    if kind is str:
-        return "\0" not in value and (value.isascii() or _is_unicode(value))
-    if kind is int:
-        return bool(-(2**63) <= value < 2**64)
-    if value is None or kind is bool:
-        return True
-    if kind is float:
-        return math.isfinite(value)
-    if levels <= 1:
-        return False
     if kind is dict:
+        if levels <= 1:
+            return False
         for key, item in value.items():
-            if type(key) is not str or not _is_plain(key, 0) or not _is_plain(item, levels - 1):
+            if type(key) is not str or not _is_storable(key):
+                return False
+            # What most arguments are is looked at here, without another call.
+            if type(item) is str:
+                if not _is_storable(item):
+                    return False
+            elif item is not None and type(item) is not bool and not _is_plain(item, levels - 1):
                 return False
         return True
-    return kind is list and all(_is_plain(item, levels - 1) for item in value)
+    if kind is str:
+        return _is_storable(value)
+    if kind is int:
+        return bool(-(2**63) <= value < 2**64)
+    if kind is float:
+        return math.isfinite(value)
+    if kind is list:
+        return levels > 1 and all(_is_plain(item, levels - 1) for item in value)
+    return value is None or kind is bool
+
+
+def _is_storable(text: str) -> bool:
+    return "\0" not in text and (text.isascii() or _is_unicode(text))
 
 
 def _is_unicode(text: str) -> bool:

@@ -106,7 +106,7 @@ class Engine:
         finally:
             await connection.close()
         self._runner = JobRunner(self._database, self.name, self._definitions, self.settings.concurrency, self.tally)
-        await members.register(self._claim_link, self.name, self.metadata())
+        await members.register(self._write_link, self.name, self.metadata())  # and connect it, before it is needed
 
     def metadata(self) -> dict[str, Any]:
         return {

@@ -24,9 +24,9 @@ class WorkerSettings:
     """Seconds between two rounds of the chores, across all workers."""
     poll_min: float = 0.005
     poll_max: float = 1.0
-    prefetch: int = 1000
+    prefetch: int = 2000
     """Most rows held beyond the running ones."""
-    batch: int = 500
+    batch: int = 1000
     """Most rows per claim or completion."""
     heartbeat: float = 10.0
     """Seconds between two signs of life; after 30 without one a worker is not counted as live."""

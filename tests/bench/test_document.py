@@ -10,7 +10,7 @@ import pytest
 from tests.support.pages import ROOT
 
 from bench import document, plots
-from bench.figures import Results
+from bench.figures import OURS, Results
 
 FIGURES = ROOT / "docs" / "bench.json"
 
@@ -44,7 +44,7 @@ def test_the_committed_medians_are_those_of_the_values() -> None:
 )
 def test_a_figure_that_differs_is_noticed(copied: Path, axis: str, case: str, changed: set[str]) -> None:
     everything = json.loads(copied.read_text(encoding="utf-8"))
-    figure = next(f for f in everything["figures"] if (f["axis"], f["case"]) == (axis, case))
+    *_, figure = (f for f in everything["figures"] if (f["axis"], f["case"], f["system"]) == (axis, case, OURS))
     figure["values"] = [value * 1.5 for value in figure["values"]]
     copied.write_text(json.dumps(everything), encoding="utf-8")
     assert {path.name for path in document.stale(copied)} == changed

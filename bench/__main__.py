@@ -102,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         "that does nothing else. `python -m bench.document FILE` makes the tables and plots of docs/performance.md.",
     )
     parser.add_argument("names", nargs="*", metavar="AXIS", help="which to run; all but the last by default")
-    parser.add_argument("--full", action="store_true", help="the full sizes, 40 minutes instead of ten; with all peers 75")
+    parser.add_argument("--full", action="store_true", help="the full sizes: 40 minutes, with all peers 75")
     parser.add_argument(
         "--json", type=Path, default=Path("build/bench.json"), metavar="FILE", help="where the figures go (%(default)s)"
     )

@@ -11,7 +11,7 @@ from ..model.job import Claim
 from .claim import Batch, FreeCourse, Known
 from .guarded import GuardedCourse
 
-SELDOM = 0.02
+SELDOM = 0.1
 """Seconds between looks at a course that had nothing while the other has plenty."""
 
 

@@ -5,13 +5,17 @@ import random
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from tests.support.waiting import until
 from tests.support.workers import Inbox
 
 from holdfast import Context, Holdfast, Task, TxContext
+from holdfast.model.job import Claim
+from holdfast.worker.engine import Engine
+from holdfast.worker.ledger import Ledger
+from holdfast.worker.settings import WorkerSettings
 
 FAST: dict[str, Any] = {"lease": 5, "housekeeping": 0.3, "poll": 0.05, "heartbeat": 0.3}
 
@@ -193,3 +197,17 @@ async def test_the_rows_of_one_key_run_on_one_worker_while_the_pool_is_steady(
     assert {len(places) for places in witness.places.values()} == {1}
     assert len(set.union(*witness.places.values())) == 3
     assert all(numbers == [0, *range(6)] for numbers in witness.ended.values())
+
+
+async def test_a_claim_leaves_room_for_what_keys_may_hand_over_meanwhile(hf: Holdfast) -> None:
+    @hf.task(ordered=True)
+    async def step() -> None: ...
+
+    ledger = Ledger()
+    engine = Engine(hf, WorkerSettings(concurrency=100), ledger, "w1")
+    while ledger.room > 30:  # endings that are not written yet
+        ledger.hold(uuid4(), 1, 0)
+    assert engine.claiming._want() == 30
+    for number in range(20):
+        engine.claiming.vacate(Claim(uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", f"key {number}", None, None))
+    assert engine.claiming._want() == 10

@@ -142,9 +142,10 @@ class Claiming:
         """How many rows to claim now: 0 until there is room worth a round trip."""
         if self._overloaded():
             return 0
-        held = self._hands.held + self.claimer.guarded.vacated
+        vacated = self.claimer.guarded.vacated  # each may hand over one row while this claim is under way
+        held = self._hands.held + vacated
         ahead = self._hands.ahead
-        room = min(self._settings.concurrency + ahead - held, self._settings.batch, self._room)
+        room = min(self._settings.concurrency + ahead - held, self._settings.batch, self._room - vacated)
         return room if room >= max(1, ahead // 2) or not self._hands.waiting else 0
 
     @property

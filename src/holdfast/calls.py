@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,13 +15,12 @@ from .db.database import Connection, Database
 from .db.link import backoff, translate
 from .db.portal import Portal
 from .errors import Contended, InvalidInput, SchemaError, Unreachable
-from .inbox import enqueue
-from .inbox.enqueue import Order
+from .inbox import copying, enqueue
 from .model.job import Job
 from .schema import migrate
 
 if TYPE_CHECKING:
-    from .tasks import Maker
+    from .tasks import Maker, Orders
 
 T = TypeVar("T")
 
@@ -63,26 +62,26 @@ class Calls:
 
         return await self._insist(maker.database, one)
 
-    async def enqueue_many(self, maker: Maker, orders: Sequence[Order], copy: bool | None) -> list[Job]:
+    async def enqueue_many(self, maker: Maker, orders: Orders, copy: bool | None) -> list[Job]:
         """Enqueue all or none, as patiently as `enqueue`."""
-        keyed = any(order.idempotency_key is not None for order in orders)
-        if copy and keyed:
+        if copy and orders.keyed:
             raise InvalidInput("copy", "COPY cannot look up idempotency keys; leave copy out")
-        copying = len(orders) >= COPY_FROM and not keyed if copy is None else copy
+        copying = len(orders) >= COPY_FROM and not orders.keyed if copy is None else copy
+        (orders.next if copying else orders.all)()  # the first mistakes are found before anything is sent
 
         async def all_of_them(connection: Connection, repeated: bool) -> list[Job]:
             if repeated:
-                operation = enqueue.all_again(maker.database, orders, maker.terms)
+                operation = enqueue.all_again(maker.database, orders.all(), maker.terms)
                 return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
             async with connection.transaction():
                 if copying:
                     return await _copy(connection, maker, orders)
                 made: list[Job] = []
-                for part in enqueue.many(maker.database, orders, maker.terms):
+                for part in enqueue.many(maker.database, orders.all(), maker.terms):
                     made += part.decode(await connection.fetch(part.sql, *part.parameters))
             return made
 
-        return await self._insist(maker.database, all_of_them) if orders else []
+        return await self._insist(maker.database, all_of_them) if len(orders) else []
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it on our own event loop, in a thread, and wait."""
@@ -147,9 +146,23 @@ class Calls:
             raise translated from error
 
 
-async def _copy(connection: Connection, maker: Maker, orders: Sequence[Order]) -> list[Job]:
-    sql, parameters = enqueue.before_copy(maker.database, maker.terms)
-    answer = await connection.fetchrow(sql, *parameters)
-    columns, records = enqueue.records(orders, maker.terms, answer)
-    await connection.copy_records_to_table("inbox", schema_name=maker.database.schema, columns=columns, records=records)
-    return [Job(order.id) for order in orders]
+async def _copy(connection: Connection, maker: Maker, orders: Orders) -> list[Job]:
+    sql, parameters = copying.question(maker.database, maker.terms)
+    lines = copying.Lines(maker.terms, await connection.fetchrow(sql, *parameters))
+    mistakes: list[Exception] = []
+
+    async def source() -> AsyncIterator[bytes]:
+        yield lines.encode(orders.made)
+        try:
+            while not connection.is_closed() and (chunk := orders.next()):
+                yield lines.encode(chunk)
+                await asyncio.sleep(0)  # others of this event loop need not wait for all of it
+        except Exception as mistake:
+            mistakes.append(mistake)  # raised from here, it would cost a cancel request and the connection
+
+    await connection.copy_to_table(
+        "inbox", schema_name=maker.database.schema, columns=lines.columns, source=source(), format="text"
+    )
+    if mistakes:
+        raise mistakes[0]
+    return [Job(order.id) for order in orders.made]

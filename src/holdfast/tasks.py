@@ -143,7 +143,7 @@ OPTION_NAMES = tuple(Options.__dataclass_fields__)
 
 
 class Maker:
-    """Turns arguments into orders: everything is checked before anything is sent."""
+    """Turns arguments into orders: each is checked before it is sent."""
 
     def __init__(self, database: Any, limits: Limits, definition: Definition, options: Options) -> None:
         self.database = database
@@ -183,7 +183,7 @@ class Maker:
         """One job."""
         return self._order(self.options.id or new_id(), arguments, self._key("idempotency_key"))
 
-    def orders(self, many: Iterable[Mapping[str, Any]], idempotency_keys: Iterable[str] | None) -> list[Order]:
+    def orders(self, many: Iterable[Mapping[str, Any]], idempotency_keys: Iterable[str] | None) -> Orders:
         """One job for each mapping of arguments."""
         if self.options.idempotency_key is not None or self.options.id is not None:
             raise InvalidInput("idempotency_key", "one key cannot stand for many jobs; pass idempotency_keys=[…]")
@@ -191,9 +191,10 @@ class Maker:
         keys: list[str | None] = list(idempotency_keys) if idempotency_keys is not None else [None] * len(rows)
         if len(keys) != len(rows):
             raise InvalidInput("idempotency_keys", f"expected one for each of {len(rows)} jobs, got {len(keys)}")
-        return list(map(self._numbered, range(len(rows)), new_ids(len(rows)), rows, keys))
+        return Orders(self, rows, keys)
 
-    def _numbered(self, position: int, id: JobId, arguments: Mapping[str, Any], key: str | None) -> Order:
+    def numbered(self, position: int, id: JobId, arguments: Mapping[str, Any], key: str | None) -> Order:
+        """One job of many; what is wrong with it is said with its position."""
         try:
             if type(arguments) is not dict and not isinstance(arguments, Mapping):
                 raise InvalidPayload(
@@ -217,6 +218,38 @@ class Maker:
     def _key(self, field: str) -> str | None:
         key = getattr(self.options, field)
         return check_key(field, key, self.limits) if key is not None else None
+
+
+class Orders:
+    """The orders of one call for many, made when they are needed and once: whoever asks again gets the same ids."""
+
+    CHUNK = 100
+
+    def __init__(self, maker: Maker, rows: list[Mapping[str, Any]], keys: list[str | None]) -> None:
+        self._maker = maker
+        self._rows = rows
+        self._keys = keys
+        self.made: list[Order] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def keyed(self) -> bool:
+        return any(key is not None for key in self._keys)
+
+    def next(self, number: int = CHUNK) -> list[Order]:
+        """Make some more of them; nothing, when all are made. After an error it has made none of these."""
+        start = len(self.made)
+        rows = self._rows[start : start + number]
+        keys = self._keys[start : start + number]
+        made = list(map(self._maker.numbered, range(start, start + len(rows)), new_ids(len(rows)), rows, keys))
+        self.made += made
+        return made
+
+    def all(self) -> list[Order]:
+        self.next(len(self))
+        return self.made
 
 
 def _or_default(field: str, value: int | None, default: int, low: int, high: int) -> int:
@@ -251,7 +284,7 @@ class OnAsync(Generic[P]):
         self, arguments: Iterable[Mapping[str, Any]], *, idempotency_keys: Iterable[str] | None = None
     ) -> list[Job]:
         """Enqueue one job per mapping of arguments."""
-        orders = self._maker.orders(arguments, idempotency_keys)
+        orders = self._maker.orders(arguments, idempotency_keys).all()
         made: list[Job] = []
         for operation in enqueue.many(self._maker.database, orders, self._maker.terms):
             made += await cast(Awaitable[list[Job]], self._caller.run(operation))
@@ -274,7 +307,7 @@ class OnSync(Generic[P]):
         self, arguments: Iterable[Mapping[str, Any]], *, idempotency_keys: Iterable[str] | None = None
     ) -> list[Job]:
         """Enqueue one job per mapping of arguments."""
-        orders = self._maker.orders(arguments, idempotency_keys)
+        orders = self._maker.orders(arguments, idempotency_keys).all()
         made: list[Job] = []
         for operation in enqueue.many(self._maker.database, orders, self._maker.terms):
             made += cast(list[Job], self._caller.run(operation))

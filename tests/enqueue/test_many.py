@@ -1,5 +1,6 @@
 """Very many at once."""
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +12,7 @@ from tests.enqueue.doors import installation
 from tests.support.pooler import direct
 
 from holdfast import ConfigurationError, Holdfast, InvalidPayload, SchemaError, Task
-from holdfast.inbox.enqueue import COLUMNS
+from holdfast.inbox.copying import COMMON
 
 SendReceipt = Task[..., None]
 WRONG_BUCKETS = "select count(*) from holdfast.inbox where partition_bucket <> holdfast.bucket(partition_key)"
@@ -48,8 +49,8 @@ async def test_what_copy_does_not_send_is_what_the_table_says(
 ) -> None:
     usual = send_receipt.on(queue="default", priority=1, max_attempts=5)
     await usual.enqueue_many([{"order_id": 1}], copy=copy)
-    (row,) = await inbox.jobs(", ".join(COLUMNS))
-    assert dict(row) == COLUMNS
+    (row,) = await inbox.jobs(", ".join(COMMON))
+    assert dict(row) == COMMON
 
 
 async def test_more_than_one_statement_holds(migrated_url: str, send_receipt: SendReceipt, inbox: Inbox) -> None:
@@ -66,6 +67,58 @@ async def test_a_bad_row_among_many_is_named_by_its_place(send_receipt: SendRece
         await send_receipt.enqueue_many(rows)
     assert refused.value.field == "[7].colour"
     assert await inbox.count() == 0
+
+
+async def test_a_bad_row_behind_those_that_were_sent_takes_them_back(send_receipt: SendReceipt, inbox: Inbox) -> None:
+    rows: list[dict[str, Any]] = [{"order_id": n} for n in range(5000)]
+    rows[4321]["order_id"] = "four thousand"
+    await send_receipt.enqueue(0)
+    with pytest.raises(InvalidPayload, match=r"\[4321\].order_id: Expected `int`, got `str`"):
+        await send_receipt.enqueue_many(rows, copy=True)
+    assert await inbox.count() == 1
+    rows[4321]["order_id"] = 4321
+    assert len(await send_receipt.enqueue_many(rows, copy=True)) == await inbox.count() - 1
+
+
+async def test_an_error_of_the_callers_own_code_takes_them_back(hf: Holdfast, inbox: Inbox) -> None:
+    class Model:
+        def model_dump(self, mode: str) -> dict[str, int]:
+            raise ZeroDivisionError("the caller's")
+
+    @hf.task
+    def store(model: Any) -> None: ...
+
+    with pytest.raises(ZeroDivisionError, match="the caller's"):
+        await store.enqueue_many([*({"model": n} for n in range(1000)), {"model": Model()}], copy=True)
+    assert await inbox.count() == 0
+
+
+async def test_others_get_their_turn_while_very_many_are_made(send_receipt: SendReceipt) -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    await send_receipt.enqueue_many([{"order_id": n} for n in range(10_000)], copy=True)
+    beside.cancel()
+    assert turns >= 100
+
+
+@pytest.mark.parametrize("copy", [True, False])
+async def test_text_comes_back_as_it_was(send_receipt: SendReceipt, inbox: Inbox, copy: bool) -> None:
+    odd = "a\tb\nc\rd\\e\\N\\.\x7f\x01\"' \u2028🔑"
+    chosen = send_receipt.on(key=odd, queue=odd, headers={odd: odd})
+    notes = [odd, "\\.", "\\N", "\\", "\\u0041", "\n"]
+    await chosen.enqueue_many([{"order_id": 1, "note": note} for note in notes], copy=copy)
+    rows = await inbox.jobs("payload, partition_key, queue, headers")
+    assert [json.loads(row["payload"])["note"] for row in rows] == notes
+    assert {(row["partition_key"], row["queue"], row["headers"]) for row in rows} == {(odd, odd, rows[0]["headers"])}
+    assert json.loads(rows[0]["headers"]) == {odd: odd}
+    assert await inbox.connection.fetchval(WRONG_BUCKETS) == 0
 
 
 async def test_rows_are_arguments_by_name(send_receipt: SendReceipt) -> None:

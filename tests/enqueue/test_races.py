@@ -14,7 +14,7 @@ from tests.support.pooler import direct
 from tests.support.proxy import Proxy, proxied
 from tests.support.waiting import until_blocked
 
-from holdfast import Job, Task
+from holdfast import InvalidPayload, Job, Task
 from holdfast.model.ids import new_id
 
 SendReceipt = Task[..., None]
@@ -115,6 +115,22 @@ async def test_one_key_twice_in_one_call_is_one_job(send_receipt: SendReceipt, i
     assert await inbox.count() == 1
 
 
+async def test_many_keys_keep_the_order_given(send_receipt: SendReceipt, inbox: Inbox) -> None:
+    numbers = random.Random(7).sample(range(100), 100)
+    rows = [{"order_id": n} for n in numbers]
+    jobs = await send_receipt.on(key="one").enqueue_many(rows, idempotency_keys=[f"order:{n}" for n in numbers])
+    assert [row["id"] for row in await inbox.jobs()] == [job.id for job in jobs]
+
+
+async def test_one_key_twice_of_a_hand_written_job_names_that_job(send_receipt: SendReceipt, inbox: Inbox) -> None:
+    by_hand = await inbox.connection.fetchval(
+        "insert into holdfast.inbox (partition_key, partition_bucket, payload, idempotency_key) "
+        """values ('by hand', 1, '{"type": "send_receipt", "order_id": 1}', 'k') returning id"""
+    )
+    jobs = await send_receipt.enqueue_many([{"order_id": 1}, {"order_id": 1}], idempotency_keys=["k", "k"])
+    assert [(job.id, job.existed) for job in jobs] == [(by_hand, True)] * 2
+
+
 async def test_an_own_id_waits_for_its_own_first_try(
     sessions: Sessions, send_receipt: SendReceipt, inbox: Inbox
 ) -> None:
@@ -197,3 +213,34 @@ async def test_a_batch_without_an_answer_is_one_batch(proxy: Proxy, inbox: Inbox
     assert proxy.cuts == 1
     assert [row["id"] for row in await inbox.jobs()] == [job.id for job in jobs]
     assert not any(job.existed for job in jobs)
+
+
+async def test_a_batch_cut_off_while_it_is_sent_is_one_batch(
+    proxy: Proxy, inbox: Inbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with installation(proxy.url) as hf:
+
+        @hf.task
+        def mark(n: int) -> None: ...
+
+        proxy.cut_after(b"COPY", b"G\0\0\0")  # the server is ready to read
+        jobs = await mark.enqueue_many([{"n": n} for n in range(5000)], copy=True)
+    assert proxy.cuts == 1
+    assert [row["id"] for row in await inbox.jobs()] == [job.id for job in jobs]
+    assert not any(job.existed for job in jobs)
+    assert "socket.send() raised" not in caplog.text, "it goes on writing to nobody"
+
+
+async def test_a_bad_row_in_a_batch_that_is_cut_off_is_refused(proxy: Proxy, inbox: Inbox) -> None:
+    async with installation(proxy.url) as hf:
+
+        @hf.task
+        def mark(n: int) -> None: ...
+
+        rows: list[dict[str, Any]] = [{"n": n} for n in range(5000)]
+        rows[4999]["n"] = "last"
+        proxy.cut_after(b"COPY", b"G\0\0\0")
+        with pytest.raises(InvalidPayload, match=r"\[4999\].n"):
+            await mark.enqueue_many(rows, copy=True)
+    assert proxy.cuts == 1
+    assert await inbox.count() == 0

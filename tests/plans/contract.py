@@ -131,7 +131,7 @@ HOT: dict[str, Expected] = {
         [once(NEW, "new"), once(NEW, "new"), once(LIVE, None), once(None, "by hand"), once(ENDED, "ended")],
         before=KNOWN,
         worker=False,
-        functions=["select d.* ", "where i.id = job", "i.idempotency_key = enqueue_once", "set job_id = other.id",
+        functions=["select d.* ", "where i.id = job", "i.idempotency_key = store_job", "set job_id = other.id",
                    "from holdfast.archive a", "delete from holdfast.inbox", "set expires_at ="],
     ),
     "inbox/enqueue_call": Expected(
@@ -182,11 +182,11 @@ NESTED: dict[str, Expected] = {
     "head as materialized": Expected(
         {**OF_KEY, **PKEY}
     ),
-    # holdfast.enqueue_once
+    # holdfast.reserve_key and store_job
     "select d.* ": Expected(DEDUPE),
     "delete from holdfast.inbox": Expected(PKEY),
     "where i.id = job": Expected(PKEY),
-    "i.idempotency_key = enqueue_once": Expected({"idx_inbox_idempotency_key": "idempotency_key"}),
+    "i.idempotency_key = store_job": Expected({"idx_inbox_idempotency_key": "idempotency_key"}),
     "set job_id = other.id": Expected(DEDUPE),
     "from holdfast.archive a": Expected(ARCHIVE),
     "set expires_at =": Expected(DEDUPE),

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import asyncpg
 
+from ..errors import InvalidInput
 from .database import Connection, Database
 
 T = TypeVar("T")
@@ -36,11 +37,12 @@ class Connections:
         self._pruning: asyncio.TimerHandle | None = None
 
     async def use(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do the work on a connection. One whose work was broken off is not used again."""
+        """Do the work on a connection. One whose work was broken off is not used again; one that did its work, and
+        found fault with the server's answer or the caller's input, is."""
         connection = await self._take()
         try:
             result = await work(connection)
-        except asyncpg.PostgresError:
+        except (asyncpg.PostgresError, InvalidInput):
             self._give_back(connection)
             raise
         except BaseException:

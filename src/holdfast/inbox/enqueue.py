@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TypeVar
 from uuid import UUID
 
@@ -20,12 +20,6 @@ T = TypeVar("T")
 
 MANY = 2000
 """Rows per statement."""
-
-COLUMNS: dict[str, object] = {
-    "queue": "default", "priority": 1, "max_attempts": 5, "payload_version": 1, "headers": None, "ordered": False,
-    "skips": False, "owned": False,
-}  # fmt: skip
-"""What all rows of a COPY have in common, with the table's own defaults: what is as they say is not sent."""
 
 
 class Order(msgspec.Struct, frozen=True, gc=False):
@@ -138,33 +132,3 @@ def _conflict(order: Order, found: str, conflict: str) -> IdempotencyConflict:
         "idempotency_key",
         f"{order.idempotency_key!r} belongs to job {found}, which has {conflict}; use a new key for new work",
     )
-
-
-def before_copy(database: Database, terms: Terms) -> tuple[str, tuple[object, ...]]:
-    """What to ask the server before COPY; `records` takes the answer."""
-    return database.sql("inbox", "enqueue_copy"), (
-        terms.queue,
-        terms.ordered,
-        terms.skips,
-        terms.delay,
-        terms.instant,
-    )
-
-
-def records(orders: Sequence[Order], terms: Terms, answer: Row) -> tuple[tuple[str, ...], Iterator[tuple[object, ...]]]:
-    """Columns and rows as COPY sends them. The answer's time is the server's, taken after the transaction drew its xid.
-
-    Rows come one by one: the server stores the first while the last are made.
-    """
-    now, ordered, skips, owned = answer[:4]
-    at = max(terms.at, now) if terms.at is not None else now + timedelta(seconds=terms.delay or 0)
-    common = (terms.queue, terms.priority, terms.max_attempts, terms.version, terms.headers, ordered, skips, owned)
-    said = {name: value for (name, usual), value in zip(COLUMNS.items(), common, strict=True) if value != usual}
-    columns = ("id", "partition_key", "partition_bucket", "payload", "available_at", *said)
-    return columns, _records(orders, (at, *said.values()))
-
-
-def _records(orders: Sequence[Order], same: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
-    for order in orders:
-        key = order.key if order.key is not None else str(order.id)
-        yield (order.id, key, bucket(key), order.payload, *same)

@@ -14,11 +14,10 @@ from tests.support.pooler import database_at, direct
 
 from holdfast.db.database import Database
 from holdfast.db.link import Link
-from holdfast.inbox.claim import CLAIM, FreeCourse, Known
+from holdfast.inbox.claim import AT, CALL, FOUND, PAUSED, SUSPECTS, FreeCourse, Known, claims_of
 from holdfast.inbox.claimer import Claimer
 from holdfast.inbox.ending import write
 from holdfast.model.floor import START
-from holdfast.model.job import Claim
 from holdfast.model.outcome import Completed, Failed
 
 
@@ -48,11 +47,11 @@ async def test_one_statement_sets_everything(one: Session) -> None:
     await one.connection.execute(
         'update holdfast.inbox set lease_generation = 7, attempts = 2, headers = \'{"a": "b"}\' where id = $1', id
     )
-    *rows, head = await one.claim_rows("w1", 25, lease=90.0)
-    (claim,) = [Claim(*row[CLAIM]) for row in rows]
+    *rows, last = await one.claim_rows("w1", 25, lease=90.0)
+    (claim,), at = claims_of(rows), last[CALL][AT]
     row = await one.row(id)
-    assert (row["status"], row["claimed_by"], row["claimed_at"]) == ("processing", "w1", head["at"])
-    assert row["lease_expires_at"] == head["at"] + timedelta(seconds=90)
+    assert (row["status"], row["claimed_by"], row["claimed_at"]) == ("processing", "w1", at)
+    assert row["lease_expires_at"] == at + timedelta(seconds=90)
     assert (row["lease_generation"], row["attempts"], row["crashes"]) == (8, 3, 0)
     assert (claim.id, claim.generation, claim.attempt, claim.max_attempts) == (id, 8, 3, 5)
     assert (claim.fence, claim.kind, claim.version) == (row["fence"], "job", 1)
@@ -86,7 +85,8 @@ async def test_priorities_first_then_age(one: Session) -> None:
 
 async def test_queues_in_turn_and_no_other(one: Session) -> None:
     (a,), (b,), (other,) = (await one.add(queue="a"), await one.add(queue="b"), await one.add(queue="c"))
-    assert [claim.id for claim in await one.claim(queues=["b", "a"])] == [b, a]
+    for expected in (b, a):
+        assert [claim.id for claim in await one.claim(limit=1, queues=["b", "a"])] == [expected]
     assert (await one.row(other))["status"] == "pending"
 
 
@@ -107,8 +107,8 @@ async def test_unknown_kinds_and_versions_stay_pending_and_cost_nothing(one: Ses
 async def test_a_paused_queue_rests_until_it_is_resumed(one: Session) -> None:
     (paused,), (other,) = await one.add(queue="a"), await one.add(queue="b")
     await one.inbox("pause", "a")
-    *rows, head = await one.claim_rows("w1", 25, queues=["a", "b"])
-    assert head["paused"] == ["a"]
+    *rows, last = await one.claim_rows("w1", 25, queues=["a", "b"])
+    assert last[CALL][PAUSED] == ["a"]
     assert [row["id"] for row in rows] == [other]
     before = await one.connection.fetchval("select paused_at from holdfast.queues")
     await one.inbox("pause", "a")
@@ -130,8 +130,8 @@ async def test_rows_without_an_attempt_left_are_refused(one: Session) -> None:
 async def test_suspects_are_claimed_apart_one_at_a_time(one: Session) -> None:
     first, second = await one.add(2, crashes=1)
     (healthy,) = await one.add()
-    *rows, head = await one.claim_rows("w1", 25, rescan=True)
-    assert head["suspects"] is True
+    *rows, last = await one.claim_rows("w1", 25, rescan=True)
+    assert last[CALL][SUSPECTS] is True
     assert [row["id"] for row in rows] == [healthy]
     for id in (first, second):
         claim = await one.claim_suspect()
@@ -153,8 +153,8 @@ async def test_suspects_are_reported_only_to_who_can_run_them(one: Session, obst
     )
     if obstacle == "paused":
         await one.inbox("pause", "default")
-    (head,) = await one.claim_rows("w1", 25, rescan=True)
-    assert head["suspects"] is False
+    (last,) = await one.claim_rows("w1", 25, rescan=True)
+    assert last[CALL][SUSPECTS] is False
     assert await one.claim_suspect() is None
 
 
@@ -261,7 +261,7 @@ async def test_a_row_that_another_finished_meanwhile_is_not_claimed(one: Session
         await write(one, "w1", [(done, Completed())])
         await one.inbox("release", [released.id], [released.generation], "w1")
     rows = await waiting
-    assert [(row["id"], row["found"]) for row in rows] == [(None, 0)]
+    assert [(row["id"], row[CALL][FOUND]) for row in rows] == [(None, 0)]
     assert (await one.row(released.id))["lease_generation"] == 1
 
 

@@ -25,7 +25,7 @@ from holdfast.db.database import Connection
 from holdfast.db.link import Link
 from holdfast.errors import Unreachable
 from holdfast.inbox import claim as claim_module
-from holdfast.inbox.claim import FreeCourse, Known
+from holdfast.inbox.claim import CALL, RUNNING, FreeCourse, Known
 from holdfast.inbox.ending import write
 from holdfast.model.outcome import Completed
 
@@ -238,7 +238,7 @@ async def test_an_ordinary_role_reads_which_xids_run(one: Session, producer: Con
         await one.connection.execute("set local role holdfast_test_plain")
         rows = await one.claim_rows("w1", 1, rescan=True)
         await transaction.rollback()
-        assert xid in rows[-1]["running"]
+        assert xid in rows[-1][CALL][RUNNING]
 
 
 async def test_a_transaction_set_aside_is_found_by_the_rescan_after_the_one_that_sees_it_end(

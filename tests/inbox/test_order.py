@@ -8,8 +8,9 @@ import asyncpg
 from tests.support.inbox import Session, guarded_arguments, move_clock, until_waiting
 from tests.support.pooler import direct
 
-from holdfast.inbox.claim import CLAIM
+from holdfast.inbox import claim as free
 from holdfast.inbox.ending import write
+from holdfast.inbox.guarded import CALL, PASSED, claims_of
 from holdfast.model.floor import START
 from holdfast.model.job import Claim
 from holdfast.model.outcome import Completed, Failed, Outcome, Released, Snoozed
@@ -41,8 +42,8 @@ async def test_the_head_is_claimed_and_the_rest_is_parked(one: Session) -> None:
 async def test_what_is_not_parked_is_passed_and_found_through_its_key(one: Session) -> None:
     ids = await add(one, 3)
     rows = await one.guarded_rows(park=False)
-    (claim,) = [Claim(*row[CLAIM]) for row in rows if row["id"]]
-    assert (claim.id, rows[0]["passed_queues"], rows[0]["passed_keys"]) == (ids[0], ["default"], ["k"])
+    (claim,) = claims_of(rows)
+    assert (claim.id, rows[0][CALL][PASSED]) == (ids[0], (["default"], ["k"]))
     assert [row["lane"] for row in rows[1:]] == [0]  # nothing was left: the floor may go on
     assert await statuses(one, ids) == ["processing", "pending", "pending"]
     await end(one, claim, Completed())
@@ -52,8 +53,9 @@ async def test_what_is_not_parked_is_passed_and_found_through_its_key(one: Sessi
 
 async def test_the_free_claim_leaves_ordered_and_owned_rows_alone_and_says_that_they_wait(one: Session) -> None:
     await add(one)
-    (head,) = await one.claim_rows("w1", 25, rescan=True)
-    assert (head["found"], head["guarded"]) == (0, True)
+    (last,) = await one.claim_rows("w1", 25, rescan=True)
+    call = last[free.CALL]
+    assert (call[free.FOUND], call[free.GUARDED]) == (0, True)
     assert await one.claim() == []
 
 

@@ -14,7 +14,9 @@ import asyncpg
 from holdfast.db import pooler
 from holdfast.db.database import PIN_PLANS, Connection, Database
 from holdfast.db.link import DEADLINE
-from holdfast.inbox.claim import CLAIM, Known
+from holdfast.inbox import claim as free
+from holdfast.inbox import guarded
+from holdfast.inbox.claim import Known
 from holdfast.model.floor import START, Position
 from holdfast.model.job import Claim
 from holdfast.model.keys import bucket
@@ -62,7 +64,7 @@ class Session:
         rows = await self.claim_rows(
             worker, limit, queues=queues, known=known, lease=lease, starts=starts, rescan=rescan
         )
-        return [Claim(*row[CLAIM]) for row in rows[:-1]]
+        return free.claims_of(rows[:-1])
 
     async def claim_rows(
         self,
@@ -85,7 +87,7 @@ class Session:
 
     async def claim_guarded(self, worker: str = "w1", take: int = 25, **options: Any) -> list[Claim]:
         rows = await self.guarded_rows(worker, take, **options)
-        return [Claim(*row[CLAIM]) for row in rows if row["id"] is not None]
+        return guarded.claims_of(rows)
 
     async def claim_suspect(self, worker: str = "w1") -> Claim | None:
         claims = await self.claim_guarded(worker, 1, suspects=True)

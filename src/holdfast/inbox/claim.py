@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import asyncpg
 import msgspec
@@ -24,11 +25,10 @@ RESCAN_MIN, RESCAN_MAX = 0.05, 0.2
 PATROL_EVERY = 30.0
 PATROL_CHUNK = 2000
 
-AT, PAUSED, SNAPSHOT, SUSPECTS, RUNNING, GUARDED, OWNED, LANE, AVAILABLE_AT, SEQ = range(10)
-"""What the one row about the call begins with: its last three say where a scan ended that found enough."""
-CLAIM = slice(10, 24)
-"""Of the other rows."""
-FOUND = 24
+AT, PAUSED, SNAPSHOT, SUSPECTS, RUNNING, GUARDED, OWNED, END_LANE, END_AT, END_SEQ, FOUND = range(11)
+"""What an answer says about the call; END: where a scan stopped that found as many rows as it wanted."""
+CLAIM, RANK, CALL = slice(13), 13, 14
+"""The columns of the free claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,8 @@ class FreeCourse(Course):
             limit, self._known.kinds, self._known.spread, self._worker, self._lease, rescan,
             rescan and self.looks_for_guarded,
         )  # fmt: skip
-        head = rows.pop()
-        claims = [Claim(*row[CLAIM]) for row in rows]
+        head = rows.pop()[CALL]
+        claims = claims_of(rows)
         self.guarded_waits = self.guarded_waits or bool(head[GUARDED])
         self.owned = head[OWNED] or ()
         full = head[FOUND] >= limit
@@ -158,8 +158,8 @@ class FreeCourse(Course):
             return [None] * lanes
         ends: list[Position | None] = [(head[AT], 0)] * lanes
         if full:
-            last = head[LANE]
-            ends[last - 1] = head[AVAILABLE_AT], head[SEQ]
+            last = head[END_LANE]
+            ends[last - 1] = head[END_AT], head[END_SEQ]
             ends[last:] = [None] * (lanes - last)
         return ends
 
@@ -179,6 +179,12 @@ class FreeCourse(Course):
             self._patrol.walked((end_at, end_seq) if more and runnable_at is None else None)
             if more or self._patrol.resting:
                 return
+
+
+def claims_of(rows: list[asyncpg.Record]) -> list[Claim]:
+    """In the order in which they are to start; they come in the order of their places."""
+    rows.sort(key=itemgetter(RANK))
+    return [Claim(*row[CLAIM]) for row in rows]
 
 
 class _Patrol:

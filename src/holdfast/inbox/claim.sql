@@ -2,15 +2,17 @@
 -- Takes    $1–$4 lanes: queue, priority, floor (available_at, seq); $5 limit; $6 kinds, $7 {kind: [oldest, newest]}
 --          payload versions of kinds that know more than version 1; $8 worker; $9 lease in seconds; $10 rescan?
 --          $11 look for ordered rows, too?
--- Returns  one row per claim, and a last one about the call: the time, paused queues, and on a rescan the snapshot,
---          whether suspects wait, and the xids that run; whether ordered rows wait, if asked for; the owned queues;
---          where a scan ended that found as many rows as it wanted; and how many rows it found. Those that changed
+-- Returns  one row per claim, in the order of their places, with a rank: priority, then arrival; and a last row with
+--          a record about the call: the time, paused queues, and on a rescan the snapshot, whether suspects wait, and
+--          the xids that run; whether ordered rows wait, if asked for; the owned queues; where a scan ended that found
+--          as many rows as it wanted (lane, available_at, seq); and how many rows it found. Those that changed
 --          between the scan's snapshot and their lock are not claimed: then it found more than come back.
 --          A row that was cancelled while an earlier attempt ran is marked so, and is not to be run.
 --          Ordered and owned rows, and suspects, are left to claim_guarded.sql.
 -- Locks    the claimed rows, skipping locked ones. It waits only where Postgres itself does: two claims that reach a row
 --          in the moment in which a third commits lock that version in turn, for the length of a statement.
--- Index    idx_inbox_claim per lane, then the place of each row; idx_inbox_suspect on a rescan. Sorts nothing.
+-- Index    idx_inbox_claim per lane, then the places of all rows in one scan: joined to them one by one, Postgres asks
+--          the file system for the table's size each time. idx_inbox_suspect on a rescan. Sorts nothing.
 --          Suspects are asked for in order, not with "exists": never analysed, the planner answered that from
 --          idx_inbox_claim and walked the whole backlog (70 ms at 300,000 rows).
 with lane as (
@@ -50,21 +52,18 @@ claimed as (
         lease_generation = i.lease_generation + 1,
         attempts = i.attempts + 1,
         fence = nextval('holdfast.fence')
-    from due
-    where i.ctid = due.ctid
+    where i.ctid = any (array(select d.ctid from due d))
     returning i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts, i.kind, i.payload_version,
               i.payload::text as payload, i.queue, i.partition_key, i.headers::text as headers, i.idempotency_key,
-              i.cancel_requested_at is not null as cancelled, i.ordered
+              i.cancel_requested_at is not null as cancelled, i.priority::bigint << 56 | i.seq as rank
 )
-select null::timestamptz as at, null::text[] as paused, null::text as snapshot, null::boolean as suspects,
-       null::bigint[] as running, null::boolean as guarded, null::text[] as owned,
-       null::bigint as lane, null::timestamptz as available_at, null::bigint as seq,
-       c.*, null::bigint as found
+select c.*, null::record as call
 from claimed c
 union all
-select holdfast.clock() as at,
-       (select array_agg(q.name) from holdfast.queues q where q.paused_at is not null) as paused,
-       case when $10 then pg_current_snapshot()::text end as snapshot,
+select null, null, null, null, null, null, null, null, null, null, null, null, null, null, row(
+       holdfast.clock(),
+       (select array_agg(q.name) from holdfast.queues q where q.paused_at is not null),
+       case when $10 then pg_current_snapshot()::text end,
        case when $10 then coalesce((
            select true
            from holdfast.inbox s
@@ -74,7 +73,7 @@ select holdfast.clock() as at,
              and s.attempts < s.max_attempts
            order by s.available_at, s.seq
            limit 1
-       ), false) end as suspects,
+       ), false) end,
        -- Read while the statement runs, so after its snapshot was taken: see model/floor.py.
        case when $10 then array(
            select a.backend_xid::text::bigint
@@ -87,7 +86,7 @@ select holdfast.clock() as at,
            from pg_prepared_xact() x
            where x.dbid = (select own.datid from pg_stat_get_activity(pg_backend_pid()) own)
        )
-       end as running,
+       end,
        -- From the left edge, so only while the guarded claim is not in use: its indexes are then as good as empty.
        case when $11 then coalesce((
            select true
@@ -103,11 +102,10 @@ select holdfast.clock() as at,
                limit 1
            ) o
            limit 1
-       ), false) end as guarded,
-       (select array_agg(q.name) from holdfast.queues q where q.owned) as owned,
+       ), false) end,
+       (select array_agg(q.name) from holdfast.queues q where q.owned),
        -- Drivers know no time before the year 1; the floor takes that year for the beginning of time.
        last.n, greatest(last.available_at, timestamptz '0001-01-01 00:00:00+00'), last.seq,
-       null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-       (select count(*) from due)
+       (select count(*) from due))
 from (select) as always
 left join (select n, available_at, seq from due offset $5 - 1 limit 1) as last on true

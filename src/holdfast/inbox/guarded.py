@@ -20,7 +20,7 @@ from ..db.link import Link
 from ..errors import Contended
 from ..model.floor import Floor, Lane, Position
 from ..model.job import Claim
-from .claim import AT, AVAILABLE_AT, CLAIM, LANE, PAUSED, SEQ, Batch, Course, Known
+from .claim import AT, END_AT, END_LANE, END_SEQ, FOUND, PAUSED, Batch, Course, Known
 
 KEYS, KEYS_LEAST = 500, 10
 """Most keys per claim: each holds an advisory lock, and their memory is shared by the whole server."""
@@ -32,9 +32,11 @@ STRIDE = 17
 PATROL_EVERY = 8.0
 PATROL_CHUNK = 500
 
-# The first row of an answer is about the call; claims, and rows that were left as they were, follow.
-LOOKED, PARKED, END_LANE, END_AT, END_SEQ, BUSY = range(24, 30)
-PASSED, EMPTY = slice(30, 32), slice(32, 34)
+ID, CLAIM = 0, slice(14)
+LANE, AVAILABLE_AT, SEQ, CALL = range(14, 18)
+"""Columns: the claim, its place, and in the first row what there is to say about the call."""
+BUSY, PASSED, EMPTY = 11, slice(12, 14), slice(14, 16)
+"""What that says beyond what the free claim's says."""
 
 Key = tuple[str, str]
 """(queue, key)"""
@@ -92,14 +94,14 @@ class GuardedCourse(Course):
         self._turn += 1
         self._fallen.clear()
         rows = await self._run(self.floor, [], look, keys, limit, rescan=rescan)
-        claims = _claims(rows)
-        head = rows[0]
-        full = head[LOOKED] >= look
+        claims = claims_of(rows)
+        head = rows[0][CALL]
+        full = head[FOUND] >= look
         self._note_passed(head)
         self._settle(head, self._ends(rows, full), began, rescan, idle=not claims and not full)
         if full or len(claims) >= limit:
             self.floor.rotate()
-        decided = head[LOOKED] - (len(rows) - 1 - len(claims))
+        decided = head[FOUND] - (len(rows) - 1 - len(claims))
         if decided > 0 and (claims or full):  # a look full of rows behind their heads makes the next one longer
             self._density += (len(claims) / decided - self._density) * 0.3
         return Batch(claims, more=not claims and (full or self._patrolling))
@@ -108,11 +110,11 @@ class GuardedCourse(Course):
         """Claim up to `limit` rows of the keys that fell vacant here; what is next in the others is for everyone."""
         with self._taking_vacated() as vacated:
             rows = await self._run(self.floor, vacated, 0, 0, limit, link=link)
-        head = rows[0]
+        head = rows[0][CALL]
         self._vacated.update((vacated[position - 1], None) for position in head[BUSY])
         for key in _keys(head[EMPTY]):
             self._passed.pop(key, None)
-        return _claims(rows)
+        return claims_of(rows)
 
     def _note_passed(self, head: asyncpg.Record) -> None:
         for key in _keys(head[PASSED]):
@@ -125,7 +127,7 @@ class GuardedCourse(Course):
 
     async def claim_suspect(self) -> Claim | None:
         """Claim one row that is to run alone."""
-        claims = _claims(await self._run(self.floor, [], 1, 1, 1, suspects=True, park=True))
+        claims = claims_of(await self._run(self.floor, [], 1, 1, 1, suspects=True, park=True))
         return claims[0] if claims else None
 
     async def _walk_patrol(self, limit: int) -> Batch:
@@ -134,15 +136,15 @@ class GuardedCourse(Course):
             self._patrolling = True
             self._patrol.reset()
         rows = await self._run(self._patrol, [], PATROL_CHUNK, self._keys, limit, park=True)
-        head = rows[0]
+        head = rows[0][CALL]
         self._note_passed(head)
-        full = head[LOOKED] >= PATROL_CHUNK
+        full = head[FOUND] >= PATROL_CHUNK
         self._patrol.claimed(head[AT], self._ends(rows, full), head[PAUSED] or ())
         behind = any(self._patrol.hint(lane) < self.floor.hint(lane) for lane in self.floor.lanes)
         if not full or not behind:
             self._patrolling = False
             self._patrol_at = time.monotonic() + PATROL_EVERY
-        return Batch(_claims(rows))
+        return Batch(claims_of(rows))
 
     @contextmanager
     def _taking_vacated(self) -> Iterator[list[Key]]:
@@ -201,7 +203,7 @@ class GuardedCourse(Course):
 
     def _ends(self, rows: list[asyncpg.Record], full: bool) -> list[Position | None]:
         """Where each lane's scan stopped: never beyond a row that was left."""
-        head = rows[0]
+        head = rows[0][CALL]
         ends: list[Position | None] = [(head[AT], 0)] * len(self.floor.lanes)
         if full:
             last = head[END_LANE]
@@ -215,9 +217,9 @@ class GuardedCourse(Course):
         return ends
 
 
-def _claims(rows: list[asyncpg.Record]) -> list[Claim]:
+def claims_of(rows: list[asyncpg.Record]) -> list[Claim]:
     """Oldest first, whatever the order of the keys."""
-    claimed = [row for row in rows[1:] if row[CLAIM.start] is not None]
+    claimed = [row for row in rows[1:] if row[ID] is not None]
     claimed.sort(key=lambda row: (row[AVAILABLE_AT], row[SEQ]))
     return [Claim(*row[CLAIM]) for row in claimed]
 

@@ -103,6 +103,7 @@ HOT: dict[str, Expected] = {
                    "lockable as materialized", "put_aside as materialized", "free as materialized",
                    "i.ctid = any (t_places)"],
     ),
+    "inbox/parked": Expected({"idx_inbox_blocked": "queue"}, [(["mail", "nothing"],)], before=ORDERED),
     "inbox/patrol": Expected(
         {"idx_inbox_claim": LANE}, [("default", 1, RECENT, 0, RECENT, 9, 2000, ["job"], "{}")]
     ),

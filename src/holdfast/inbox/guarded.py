@@ -31,6 +31,8 @@ REMEMBERED = 20_000
 STRIDE = 17
 PATROL_EVERY = 8.0
 PATROL_CHUNK = 500
+SLOW = 0.02
+"""Seconds: a question that took so long is not asked again until the next patrol."""
 
 ID, CLAIM = 0, slice(14)
 LANE, AVAILABLE_AT, SEQ, CALL = range(14, 18)
@@ -59,6 +61,8 @@ class GuardedCourse(Course):
         """Keys that fell vacant since the last claim was sent."""
         self._passed: dict[Key, None] = {}
         """Keys of which this floor has passed rows, the latest last."""
+        self._ask_parked_at = 0.0
+        """The question whether anything is parked is not asked before: it was slow."""
         self._patrol = Floor(self.floor.lanes)
         self._patrolling = False
         self._patrol_at = time.monotonic() + PATROL_EVERY
@@ -109,12 +113,26 @@ class GuardedCourse(Course):
     async def hand_over(self, link: Link, limit: int) -> list[Claim]:
         """Claim up to `limit` rows of the keys that fell vacant here; what is next in the others is for everyone."""
         with self._taking_vacated() as vacated:
+            vacated = await self._worth_a_look(vacated, link)
+            if not vacated:
+                return []
             rows = await self._run(self.floor, vacated, 0, 0, limit, link=link)
         head = rows[0][CALL]
         self._vacated.update((vacated[position - 1], None) for position in head[BUSY])
         for key in _keys(head[EMPTY]):
             self._passed.pop(key, None)
         return claims_of(rows)
+
+    async def _worth_a_look(self, vacated: list[Key], link: Link) -> list[Key]:
+        """Without the keys of which we passed nothing, if nothing at all is parked: whatever they have is still ahead."""
+        passed = [key for key in vacated if key in self._passed]
+        if 2 * len(passed) > len(vacated) or time.monotonic() < self._ask_parked_at:
+            return vacated
+        began = time.monotonic()
+        parked = await link.run("inbox", "parked", list({queue for queue, _ in vacated}))
+        if time.monotonic() - began > SLOW:  # it walks what is dead; each key's own is less
+            self._ask_parked_at = time.monotonic() + PATROL_EVERY
+        return vacated if parked else passed
 
     def _note_passed(self, head: asyncpg.Record) -> None:
         for key in _keys(head[PASSED]):

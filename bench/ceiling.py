@@ -42,7 +42,8 @@ VARIABLES = {
     "nothing": "{}",
 }  # fmt: skip
 _GOT = """
-    select array_agg(id order by id) as ids, array_agg(lease_generation order by id) as generations
+    select array_agg(id order by id) as ids, array_agg(lease_generation order by id) as generations,
+           max(available_at) as claimed_available_at, max(seq) as claimed_seq
     from holdfast.inbox
     where status = 'processing' and claimed_by = :client_id::text
 """
@@ -69,7 +70,7 @@ def script(database: Database) -> str:
     """What pgbench runs: our statements, with its variables in place of their parameters."""
     claim = given(database.sql("inbox", "claim"), CLAIM)
     complete = given(database.sql("inbox", "complete"), COMPLETE)
-    return f"{claim}\n\\aset claimed_\n{_GOT}\n\\gset\n{complete};\n"
+    return f"{claim};\n{_GOT}\n\\gset\n{complete};\n"
 
 
 def given(statement: str, values: Mapping[int, str]) -> str:

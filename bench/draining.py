@@ -11,7 +11,7 @@ from itertools import pairwise
 import asyncpg
 
 from .ground import Ground
-from .processes import cpu, family, memory, worker
+from .processes import check_workers, cpu, family, memory, worker
 
 LOOK_EVERY = 0.05
 PATIENCE = 600.0
@@ -142,6 +142,7 @@ async def until(watch: asyncpg.Connection, question: str, number: int) -> None:
 async def _until(ask: Callable[[], Awaitable[int]], number: int) -> None:
     deadline = time.monotonic() + PATIENCE
     while (reached := await ask()) < number:
+        check_workers()
         if time.monotonic() > deadline:
             raise TimeoutError(f"{reached} of {number} after {PATIENCE:.0f} s")
         await asyncio.sleep(LOOK_EVERY)

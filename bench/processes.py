@@ -12,6 +12,11 @@ from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
+_workers: list[subprocess.Popen[bytes]] = []
+
+
+class WorkerEnded(Exception):
+    """A worker is gone before the benchmark was done with it."""
 
 
 def family(pid: int) -> list[int]:
@@ -59,11 +64,20 @@ def worker(url: str, *options: str, app: str = "hf") -> Iterator[int]:
     command = [sys.executable, "-m", "holdfast.cli", "worker", f"bench.app:{app}", "--log-level", "WARNING", *options]
     environment = {**os.environ, "HOLDFAST_DATABASE_URL": url}
     with subprocess.Popen(command, cwd=Path(__file__).parent.parent, env=environment) as process:
+        _workers.append(process)
         try:
             yield process.pid
         finally:
+            _workers.remove(process)
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def check_workers() -> None:
+    """Whoever waits for a worker's doing asks now and then whether it is still there."""
+    for process in _workers:
+        if process.poll() is not None:
+            raise WorkerEnded(f"the worker ended with code {process.returncode}; what it said is above")

@@ -124,7 +124,7 @@ class GuardedCourse(Course):
         return claims_of(rows)
 
     async def _worth_a_look(self, vacated: list[Key], link: Link) -> list[Key]:
-        """Without the keys of which we passed nothing, if nothing at all is parked: whatever they have is still ahead."""
+        """If nothing at all is parked, the keys of which we passed something: what others have is still ahead."""
         passed = [key for key in vacated if key in self._passed]
         if 2 * len(passed) > len(vacated) or time.monotonic() < self._ask_parked_at:
             return vacated

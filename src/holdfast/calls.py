@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncpg
 
 from .db.connections import Connections
-from .db.database import Connection, Database
+from .db.database import COMMAND_TIMEOUT, Connection, Database
 from .db.link import backoff, translate
 from .db.portal import Portal
 from .errors import Contended, InvalidInput, SchemaError, Unreachable
@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 COPY_FROM = 500
 """Rows from which `enqueue_many` uses COPY by itself: a third less work for the server, for one more trip."""
+COPY_SLOWEST = 1000
+"""Rows a second: a server that stores fewer, for longer than any call may take, is taken for one that does not answer."""
 UNKNOWN_TRIES = 8
 """How often an enqueue of our own is tried, always under the same id, before an unknown outcome is the caller's."""
 REFUSED = "HF001"
@@ -66,15 +68,15 @@ class Calls:
         """Enqueue all or none, as patiently as `enqueue`."""
         if copy and orders.keyed:
             raise InvalidInput("copy", "COPY cannot look up idempotency keys; leave copy out")
-        copying = len(orders) >= COPY_FROM and not orders.keyed if copy is None else copy
-        (orders.next if copying else orders.all)()  # the first mistakes are found before anything is sent
+        by_copy = len(orders) >= COPY_FROM and not orders.keyed if copy is None else copy
+        (orders.next if by_copy else orders.all)()  # the first mistakes are found before anything is sent
 
         async def all_of_them(connection: Connection, repeated: bool) -> list[Job]:
             if repeated:
                 operation = enqueue.all_again(maker.database, orders.all(), maker.terms)
                 return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
             async with connection.transaction():
-                if copying:
+                if by_copy:
                     return await _copy(connection, maker, orders)
                 made: list[Job] = []
                 for part in enqueue.many(maker.database, orders.all(), maker.terms):
@@ -148,21 +150,23 @@ class Calls:
 
 async def _copy(connection: Connection, maker: Maker, orders: Orders) -> list[Job]:
     sql, parameters = copying.question(maker.database, maker.terms)
-    lines = copying.Lines(maker.terms, await connection.fetchrow(sql, *parameters))
+    form = copying.form(len(orders), maker.terms, await connection.fetchrow(sql, *parameters))
     mistakes: list[Exception] = []
 
     async def source() -> AsyncIterator[bytes]:
-        yield lines.encode(orders.made)
+        yield form.before + form.encode(orders.made)
         try:
             while not connection.is_closed() and (chunk := orders.next()):
-                yield lines.encode(chunk)
+                yield form.encode(chunk)
                 await asyncio.sleep(0)  # others of this event loop need not wait for all of it
         except Exception as mistake:
             mistakes.append(mistake)  # raised from here, it would cost a cancel request and the connection
+        yield form.after
 
     await connection.copy_to_table(
-        "inbox", schema_name=maker.database.schema, columns=lines.columns, source=source(), format="text"
-    )
+        "inbox", schema_name=maker.database.schema, columns=form.columns, source=source(), format=form.format,
+        timeout=COMMAND_TIMEOUT + len(orders) / COPY_SLOWEST,
+    )  # fmt: skip
     if mistakes:
         raise mistakes[0]
     return [Job(order.id) for order in orders.made]

@@ -229,14 +229,11 @@ class Orders:
         self._maker = maker
         self._rows = rows
         self._keys = keys
+        self.keyed = any(key is not None for key in keys)
         self.made: list[Order] = []
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    @property
-    def keyed(self) -> bool:
-        return any(key is not None for key in self._keys)
 
     def next(self, number: int = CHUNK) -> list[Order]:
         """Make some more of them; nothing, when all are made. After an error it has made none of these."""

@@ -8,6 +8,7 @@ import pytest
 from tests.enqueue.conftest import Inbox
 
 from holdfast import Holdfast, InvalidInput, Task
+from holdfast.inbox import copying
 
 FLAGS = "ordered, skips, owned"
 
@@ -32,13 +33,17 @@ async def enqueue(task: Task[..., None], door: str) -> None:
             await keyed.enqueue(cents=1)
         case "many":
             await keyed.enqueue_many([{"cents": 1}], copy=False)
-        case "copy":
+        case "lines":
             await keyed.enqueue_many([{"cents": 1}], copy=True)
+        case "bytes":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(copying, "BINARY_FROM", 0)
+                await keyed.enqueue_many([{"cents": 1}], copy=True)
         case "once":
             await keyed.on(idempotency_key="k").enqueue(cents=1)
 
 
-DOORS = ["one", "many", "copy", "once"]
+DOORS = ["one", "many", "lines", "bytes", "once"]
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -27,7 +27,7 @@ T = TypeVar("T")
 COPY_FROM = 500
 """Rows from which `enqueue_many` uses COPY by itself: a third less work for the server, for one more trip."""
 COPY_SLOWEST = 1000
-"""Rows a second: a server that stores fewer, for longer than any call may take, is taken for one that does not answer."""
+"""Rows a second that a server is given time for, beyond what any call is given."""
 UNKNOWN_TRIES = 8
 """How often an enqueue of our own is tried, always under the same id, before an unknown outcome is the caller's."""
 REFUSED = "HF001"

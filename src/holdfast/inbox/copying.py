@@ -1,8 +1,8 @@
 """Very many jobs, by COPY: some at a time, so that the server stores the first while the last are made.
 
-In lines of text, or, from BINARY_FROM jobs on, in rows of bytes. Those cost the server less each, but it makes room for a
-thousand of them before it stores any, and throws that away with the call: in calls of a thousand, an eighth of the time.
-Lines it stores after 64 KB.
+In lines of text, or, from BINARY_FROM jobs on, in rows of bytes. Those cost the server less each, but it makes room
+for a thousand of them before it stores any, and throws that away with the call: in calls of a thousand, an eighth of
+the time. Lines it stores after 64 KB.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class Bytes:
 
     def __init__(self, common: dict[str, Any]) -> None:
         self.columns = (*OF_EACH, *common)
-        fields = [_instant(value) if name == "available_at" else COMMON[name].encode(value) for name, value in common.items()]
+        fields = [
+            _instant(value) if name == "available_at" else COMMON[name].encode(value) for name, value in common.items()
+        ]
         self._same = b"".join(len(field).to_bytes(4, "big") + field for field in fields)
 
     def encode(self, orders: Sequence[Order]) -> bytes:

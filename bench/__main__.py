@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from holdfast.worker.loading import loop_factory
+
 from . import (
     archive,
     backlog,
@@ -76,7 +78,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         ours = [] if arguments.only_peers else arguments.names or list(AXES)
-        asyncio.run(_run(ours, arguments.full, results, arguments.json, arguments.peers))
+        # The producers' event loop is the one that workers have, and the peers' drivers.
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_run(ours, arguments.full, results, arguments.json, arguments.peers))
     except KeyboardInterrupt:
         interrupted = True
     if not results.figures:

@@ -75,6 +75,17 @@ async def _one_by_one(ground: Ground, results: Results, repeats: int) -> None:
     results.add("enqueue", f"{words} from the driver's pool", "", ratios(ours, from_pool), case="single.pool")
 
 
+async def singles(ground: Ground, jobs: int) -> float:
+    """Jobs per second of so many, one commit each, in a database of their own."""
+    async with _task(ground) as (_, task):
+
+        async def single() -> None:
+            await task.enqueue(1, NOTE)
+
+        await _rate(single, SINGLES)
+        return await _rate(single, jobs)
+
+
 async def many(ground: Ground, case: str) -> float:
     """Jobs per second of one repeat, in a database of its own."""
     _, copy, size = CALLS[case]

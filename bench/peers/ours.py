@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ..drain import once
-from ..enqueue import CALLS, many, report
+from ..enqueue import CALLS, many, report, singles
 from ..figures import Results
 from ..ground import Ground
 
 JOBS = 100_000
+SINGLES = 600
 HOW = ", in turns with the peers"
 
 
@@ -15,6 +16,7 @@ class Ours:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._drained: list[float] = []
+        self._single: list[float] = []
         self._enqueued: dict[str, list[float]] = {case: [] for case in CALLS}
 
     async def drain(self) -> str:
@@ -22,12 +24,15 @@ class Ours:
         return f"{self._drained[-1]:,.0f} jobs/s"
 
     async def enqueue(self) -> str:
+        self._single.append(await singles(self._ground, SINGLES))
         for case, rates in self._enqueued.items():
             rates.append(await many(self._ground, case))
-        return ", ".join(f"{rates[-1]:,.0f} by {CALLS[case][0]}" for case, rates in self._enqueued.items())
+        by = ", ".join(f"{rates[-1]:,.0f} by {CALLS[case][0]}" for case, rates in self._enqueued.items())
+        return f"{self._single[-1]:,.0f} jobs/s one by one, {by}"
 
     def report_drain(self, results: Results) -> None:
         results.add("drain", f"{JOBS:,} no-op jobs{HOW}", "jobs/s", self._drained, case="rate")
 
     def report_enqueue(self, results: Results) -> None:
+        results.add("enqueue", f"one per commit{HOW}", "jobs/s", self._single, case="single")
         report(results, self._enqueued, HOW)

@@ -255,13 +255,18 @@ class Conductor:
             owner = self._names.get(row["claimed_by"])
             if owner is not None and self._alive(row["claimed_by"], owner):
                 self._seen[owner].held += row["held"]
+        self._look_at_processes()
+
+    def _look_at_processes(self) -> None:
         for worker, seen in zip(self._workers, self._seen, strict=True):
-            if not worker.running and seen.state not in ("killed", "ended"):
+            if worker.killed:
+                continue  # dying, or dead and about to be started again
+            if not worker.running:
                 raise DemoError(
                     f"{worker.name} ended by itself with code {worker.exit_code}."
                     f" Its last words:\n{worker.last_words()}"
                 )
-            if seen.state == "killed" and worker.running:
+            if seen.state == "killed":
                 seen.state = "starting again"
             if seen.state == "running" and not worker.owns(seen.pid):
                 seen.state = "crashed, restarting"

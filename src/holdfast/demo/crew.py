@@ -24,6 +24,8 @@ class Crewman:
         self._environment = dict(environment)
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
+        self.killed = False
+        """By us, and not yet started again: that it does not run is no surprise."""
 
     def start(self) -> None:
         """Not awaited: a start that could be cancelled half-way would leave a process that nobody knows."""
@@ -31,6 +33,7 @@ class Crewman:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment, process_group=0
             )
+        self.killed = False
 
     @property
     def pid(self) -> int:
@@ -63,6 +66,7 @@ class Crewman:
         return not self.running
 
     async def kill(self) -> None:
+        self.killed = True
         self.signal_all(signal.SIGKILL)
         await self.wait(10)
 

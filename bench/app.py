@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from holdfast import Holdfast
 
@@ -35,15 +36,23 @@ def _async(milliseconds: int) -> None:
     handlers.task(name=f"async_{milliseconds}")(wait)
 
 
-def _sync(milliseconds: int) -> None:
+def _plain(milliseconds: int) -> Callable[[int, str], None]:
     def wait(number: int, note: str) -> None:
         if milliseconds:
             time.sleep(milliseconds / 1000)
 
-    handlers.task(name=f"sync_{milliseconds}")(wait)
+    return wait
 
 
-KINDS = {"async": _async, "sync": _sync}
+def _sync(milliseconds: int) -> None:
+    handlers.task(name=f"sync_{milliseconds}")(_plain(milliseconds))
+
+
+def _process(milliseconds: int) -> None:
+    handlers.task(name=f"process_{milliseconds}", process=True)(_plain(milliseconds))
+
+
+KINDS = {"async": _async, "sync": _sync, "process": _process}
 """How a handler can be written; each makes one of its kind."""
 
 for _make in KINDS.values():

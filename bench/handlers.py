@@ -1,4 +1,4 @@
-"""Handlers of 0, 1 and 50 ms, of each kind: coroutines, and plain functions in threads; `-c 20`."""
+"""Handlers of 0, 1 and 50 ms, of each kind: coroutines, and plain functions in threads and in processes; `-c 20`."""
 
 from __future__ import annotations
 

@@ -94,6 +94,7 @@ class Holdfast:
         version: int = 1,
         ordered: bool | None = None,
         on_failure: OnFailure | None = None,
+        process: bool = False,
     ) -> TaskDecorator: ...
 
     def task(
@@ -108,6 +109,7 @@ class Holdfast:
         version: int = 1,
         ordered: bool | None = None,
         on_failure: OnFailure | None = None,
+        process: bool = False,
     ) -> Any:
         """Register a function, sync or async, as a task.
 
@@ -116,12 +118,13 @@ class Holdfast:
         `ordered`: its jobs run one at a time and in order, per queue and key; None: as the queue says. When one of them
         fails, the others of its key wait until it succeeds or is a dead letter; with `on_failure="skip"` they go on
         while it waits for its retry.
+        `process`: run it in another process than the worker's, for work that keeps a core busy or may crash.
         """
 
         def register(function: Callable[..., Any]) -> Task[Any, Any]:
             definition = define(
                 function, name=name, queue=queue, max_attempts=max_attempts, priority=priority, timeout=timeout,
-                version=version, ordered=ordered, on_failure=on_failure,
+                version=version, ordered=ordered, on_failure=on_failure, process=process,
             )  # fmt: skip
             if definition.kind in self.tasks:
                 raise ConfigurationError(

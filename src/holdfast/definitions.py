@@ -37,6 +37,8 @@ class Definition:
     wants_context: bool
     wants_tx: bool
     is_async: bool
+    process: bool
+    """Does it run in a process of its own?"""
     arguments: type[msgspec.Struct]
     names: tuple[str, ...]
     """Of its arguments."""
@@ -47,6 +49,11 @@ class Definition:
     ordered: bool | None = None
     skips: bool | None = None
     upcasts: dict[int, Upcast] = field(default_factory=dict)
+
+    @property
+    def stoppable(self) -> bool:
+        """Can an attempt be ended from outside? A thread cannot."""
+        return self.is_async or self.process
 
     @property
     def oldest(self) -> int:
@@ -84,6 +91,7 @@ def define(
     version: int,
     ordered: bool | None = None,
     on_failure: OnFailure | None = None,
+    process: bool = False,
 ) -> Definition:
     """Read a handler's signature; refuse what cannot be stored or called later."""
     _check_function(function)
@@ -103,6 +111,10 @@ def define(
     wants_tx = context is not None and issubclass(context, TxContext)
     if wants_tx and not is_async:
         raise ConfigurationError(f"{kind}: a handler that takes TxContext must be async")
+    if check_flag("process", process) and is_async:
+        raise ConfigurationError(
+            f"{kind}: process=True is for plain functions; an async one runs on the worker's event loop"
+        )
     arguments = _arguments_type(kind, parameters[1:] if context else parameters, hints)
     names = tuple(name for name in arguments.__struct_fields__ if name != "type_")
     return Definition(
@@ -116,6 +128,7 @@ def define(
         wants_context=context is not None,
         wants_tx=wants_tx,
         is_async=is_async,
+        process=bool(process),
         arguments=arguments,
         names=names,
         name_set=frozenset(names),

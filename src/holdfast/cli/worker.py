@@ -7,8 +7,8 @@ import sys
 import click
 
 from ..errors import ConfigurationError
+from ..worker.leash import CONFIGURATION, log_to_stderr
 from ..worker.loading import load_app, loop_factory
-from ..worker.process import CONFIGURATION, LOG_FORMAT
 from ..worker.settings import WorkerSettings
 from ..worker.supervisor import Supervisor
 from .common import DURATION, complain, pooler_option
@@ -64,7 +64,7 @@ def command(
 
     A supervisor renews the leases and watches over its processes; if one dies, its jobs are handed back at once.
     """
-    logging.basicConfig(level=log_level, format=LOG_FORMAT)
+    log_to_stderr(log_level)
     if processes < 1:
         raise click.BadParameter(f"expected at least 1, got {processes}", param_hint="--processes")
     try:

@@ -18,6 +18,7 @@ process that is stopped or dead does not.
     supervisor killed       its processes end with it; leases run out
     supervisor stopped      nobody renews; the processes stop claiming, and give up what passes its deadline
     handler over its time   cancelled; one that cannot be cancelled costs its process after a grace period
+    handler that computes   may ask for a process of its own (children.py), which can be killed, and can die, alone
     server gone             a pause: everything is tried again until it answers
     server silent           the same; but what could not be renewed for a lease is given up, for others may have it
 

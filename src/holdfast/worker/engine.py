@@ -28,7 +28,7 @@ from .claiming import Claiming
 from .completer import Completer
 from .hands import Hands
 from .ledger import Ledger
-from .loading import served_queues
+from .loading import address_of, served_queues
 from .runner import JobRunner
 from .settings import WorkerSettings
 from .tally import Tally
@@ -44,7 +44,9 @@ WATCH_EVERY = 0.05
 class Engine:
     """Claims, runs and ends jobs until it is drained."""
 
-    def __init__(self, app: Holdfast, settings: WorkerSettings, ledger: Ledger, name: str) -> None:
+    def __init__(
+        self, app: Holdfast, settings: WorkerSettings, ledger: Ledger, name: str, address: str | None = None
+    ) -> None:
         self.name = name
         self.settings = settings
         self.ledger = ledger
@@ -56,6 +58,10 @@ class Engine:
                 "this application has no tasks; register some with @hf.task before starting a worker"
             )
         self._database = app.database
+        self._address = address
+        """Of the application, for processes that run its handlers."""
+        if address is None and any(definition.process for definition in self._definitions.values()):
+            self._address = address_of(app)
         self._claim_link, self._write_link, self._key_link = (
             Link(app.database, f"{purpose} {name}", deadline=settings.deadline)
             for purpose in ("claim", "write", "keys")
@@ -105,8 +111,15 @@ class Engine:
             await migrate.check(connection, self._database.schema)
         finally:
             await connection.close()
-        self._runner = JobRunner(self._database, self.name, self._definitions, self.settings.concurrency, self.tally)
-        await members.register(self._write_link, self.name, self.metadata())  # and connect it, before it is needed
+        self._runner = JobRunner(
+            self._database, self.name, self._definitions, self.settings.concurrency, self.tally, self._address
+        )
+        try:
+            await self._runner.start()
+            await members.register(self._write_link, self.name, self.metadata())  # and connect it, before it is needed
+        except BaseException:
+            await self._runner.close()
+            raise
 
     def metadata(self) -> dict[str, Any]:
         return {

@@ -167,7 +167,7 @@ class Hands:
             return
         definition = self._definitions[claim.kind]
         began = time.perf_counter()
-        running = Running(claim, began + definition.timeout, hand, definition.is_async)
+        running = Running(claim, began + definition.timeout, hand, definition.stoppable)
         self._ledger.start(claim.slot, marks.now() + int((definition.timeout + self._settings.grace) * 1e9))
         self._running[claim.slot] = running
         self._tally.started += 1

@@ -29,7 +29,7 @@ def load_app(address: str) -> Holdfast:
         raise ConfigurationError(
             f"app: expected a module, such as {_as_module(module_name)}:{attribute}, not a file; got {address!r}"
         )
-    module = _import(module_name)
+    module = import_module(module_name)
     app = getattr(module, attribute, None)
     if isinstance(app, Holdfast):
         return app
@@ -45,7 +45,8 @@ def _as_module(path: str) -> str:
     return ".".join(parts) or "shop.jobs"
 
 
-def _import(name: str) -> ModuleType:
+def import_module(name: str) -> ModuleType:
+    """As `import`, from the current folder too, and with words for what is wrong with it."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -81,3 +82,16 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def served_queues(app: Holdfast, settings: WorkerSettings) -> list[str]:
     """The queues named, else those of the application's tasks."""
     return list(settings.queues) or sorted({task.definition.queue for task in app.tasks.values()})
+
+
+def address_of(app: Holdfast) -> str:
+    """Where a new process finds this application: a module that holds it under a name."""
+    for module in list(sys.modules.values()):
+        attribute = next((key for key, value in list(getattr(module, "__dict__", {}).items()) if value is app), None)
+        spec = getattr(module, "__spec__", None)  # a script has none, and cannot be imported
+        if attribute is not None and spec is not None:
+            return f"{spec.name}:{attribute}"
+    raise ConfigurationError(
+        "process=True: its processes import the application, and no imported module holds this Holdfast; make it a "
+        "global of a module other than the script that is run"
+    )

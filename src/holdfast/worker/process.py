@@ -8,7 +8,6 @@ can run.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import logging
 import os
@@ -24,6 +23,7 @@ from ..db.link import backoff, translate
 from ..errors import ConfigurationError, Unreachable
 from ..ownership import members
 from .engine import Engine
+from .leash import CONFIGURATION, ORPHANED, die_with, log_to_stderr
 from .ledger import Ledger
 from .loading import load_app, loop_factory
 from .settings import WorkerSettings
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from ..app import Holdfast
 
 log = logging.getLogger("holdfast.worker")
-
-CONFIGURATION = 78
-"""Exit code: starting again would not help."""
-ORPHANED = 70
-_PR_SET_PDEATHSIG = 1
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -52,8 +47,8 @@ class Orders(msgspec.Struct, frozen=True):
 
 def main() -> int:
     orders = msgspec.json.decode(os.environ.pop("HOLDFAST_PROCESS").encode(), type=Orders)
-    _die_with(orders.parent)
-    logging.basicConfig(level=orders.log_level, format=LOG_FORMAT)
+    die_with(orders.parent)
+    log_to_stderr(orders.log_level)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what Ctrl-C means
     try:
         settings = msgspec.convert(orders.settings, WorkerSettings)
@@ -67,15 +62,6 @@ def main() -> int:
 
 GARBAGE = 20_000
 """Objects more than before, after which Python looks for cycles among the new ones."""
-LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
-
-
-def _die_with(parent: int) -> None:
-    """Ask the kernel to end this process with its parent, and check that it was not too late to ask."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(ORPHANED)
 
 
 def _relieve_the_collector() -> None:
@@ -89,7 +75,7 @@ class _Process:
     def __init__(self, app: Holdfast, settings: WorkerSettings, orders: Orders) -> None:
         self._orders = orders
         self._failed: BaseException | None = None
-        self._engine = Engine(app, settings, Ledger(orders.ledger_fd), members.new_name())
+        self._engine = Engine(app, settings, Ledger(orders.ledger_fd), members.new_name(), orders.app)
         self._engine.on_failure = self._on_failure
 
     async def run(self) -> int:

@@ -15,22 +15,16 @@ import asyncpg
 from ..context import Context, TxContext
 from ..db.database import PIN_PLANS, Connection, Database
 from ..definitions import Definition
-from ..errors import Cancelled, InvalidPayload, LeaseLost, Timeout
+from ..errors import Cancelled, LeaseLost, Timeout
 from ..inbox import ending, once
-from ..model import payload
 from ..model.job import Claim
-from ..model.outcome import Abandoned, Failed, Lost, Outcome, Released, Snoozed, failure, outcome_of
+from ..model.outcome import Abandoned, Failed, Lost, Outcome, Released
 from ..probes import probe
+from .children import Children
 from .tally import Tally
+from .verdict import OnceBusy, raised, returned
 
 log = logging.getLogger("holdfast.worker")
-
-BUSY_AGAIN = 1.0
-"""Seconds after which a job tries again whose once() block another attempt is inside."""
-
-
-class OnceBusy(Exception):
-    """Another live attempt is inside the once() block."""
 
 
 class Draining(Exception):
@@ -49,7 +43,7 @@ class Running:
     reason: LeaseLost | Cancelled | Timeout | Draining | None = None
 
     def stop(self, reason: LeaseLost | Cancelled | Timeout | Draining) -> None:
-        """Tell the handler to end; an async one is cancelled, a thread can only be told."""
+        """Tell the handler to end; its hand is cancelled, but a thread can only be told."""
         if self.reason is not None:
             return
         self.reason = reason
@@ -69,6 +63,7 @@ class JobRunner:
         definitions: Mapping[str, Definition],
         concurrency: int,
         tally: Tally,
+        address: str | None = None,
     ) -> None:
         self._database = database
         self._worker = worker
@@ -78,22 +73,28 @@ class JobRunner:
         self._loop = asyncio.get_running_loop()
         self._threads: ThreadPoolExecutor | None = None
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._children: Children | None = None
+        if address is not None and any(definition.process for definition in definitions.values()):
+            self._children = Children(address, definitions.values(), self)
 
-    def definition(self, kind: str) -> Definition:
-        return self._definitions[kind]
+    async def start(self) -> None:
+        if self._children is not None:
+            await self._children.start()
 
     async def run(self, running: Running) -> Outcome | None:
         """Run the handler; None when its ending is already written."""
         claim = running.claim
         definition = self._definitions[claim.kind]
         try:
+            if definition.process:
+                return await self._in_process(running, definition)
             arguments = definition.decode(claim.payload, claim.version)
             probe("run.before")
             if definition.wants_tx:
                 return await self._run_tx(running, definition, arguments)
             value = await self._call(running, definition, arguments)
             probe("run.after")
-            return self._outcome(value)
+            return returned(value)
         except asyncio.CancelledError as error:
             if not _current_task().cancelling():  # the handler's own, such as that of a task it awaited
                 return self._raised(running, error)
@@ -127,6 +128,14 @@ class JobRunner:
             raise error
         return value
 
+    async def _in_process(self, running: Running, definition: Definition) -> Outcome:
+        """Its process decodes the arguments, too, and says how it ended."""
+        assert self._children is not None
+        probe("run.before")
+        outcome = await self._children.run(running.claim, lambda: running.reason, definition.wants_context)
+        probe("run.after")
+        return self._stopped(running) if outcome is None else self._told(running, outcome)
+
     async def _run_tx(self, running: Running, definition: Definition, arguments: dict[str, Any]) -> Outcome | None:
         """The handler's writes, its follow-up jobs and its ending in one transaction. The row is touched last."""
         claim = running.claim
@@ -134,7 +143,7 @@ class JobRunner:
             running.context = TxContext(claim, self, connection)
             value = await definition.function(running.context, **arguments)
             probe("run.after")
-            outcome = self._outcome(value)
+            outcome = returned(value)
             # From here on the ending is on its way: cancelling now would only make its outcome unknown.
             running.cancellable = False
             await connection.execute(PIN_PLANS)
@@ -156,13 +165,6 @@ class JobRunner:
         async with pool.acquire() as connection, connection.transaction(isolation="read_committed"):
             yield connection
 
-    def _outcome(self, value: Any) -> Outcome:
-        try:
-            return outcome_of(value, lambda result: payload.encode_value("result", result))
-        except InvalidPayload as refused:
-            # Its work is done: running it again would repeat the effects and end the same way.
-            return Abandoned(f"the handler finished, but what it returned cannot be stored: {refused}")
-
     def _stopped(self, running: Running) -> Outcome:
         match running.reason:
             case LeaseLost():
@@ -179,14 +181,15 @@ class JobRunner:
     def _raised(self, running: Running, error: BaseException) -> Outcome:
         if isinstance(error, _Uncommon):
             error = error.error
-        if isinstance(error, OnceBusy):
-            return Snoozed(BUSY_AGAIN)
-        if isinstance(error, LeaseLost):
-            return Lost()
         if running.reason is not None and isinstance(error, (Cancelled, Timeout)):
             return self._stopped(running)
-        log.info("%s %s attempt %s failed: %r", running.claim.kind, running.claim.id, running.claim.attempt, error)
-        return failure(error)
+        return self._told(running, raised(error))
+
+    def _told(self, running: Running, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Failed):
+            claim = running.claim
+            log.info("%s %s attempt %s failed: %s", claim.kind, claim.id, claim.attempt, outcome.last_error())
+        return outcome
 
     # The desk
 
@@ -218,6 +221,8 @@ class JobRunner:
                     await pool.close()
             except TimeoutError:
                 pool.terminate()
+        if self._children is not None:
+            await self._children.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

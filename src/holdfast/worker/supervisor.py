@@ -29,9 +29,10 @@ from ..model.outcome import Failed, Released
 from ..ownership import members
 from . import ledger as marks
 from .keeper import Keeper, Kept
+from .leash import CONFIGURATION
 from .ledger import Held, Ledger
 from .loading import served_queues
-from .process import CONFIGURATION, Orders
+from .process import Orders
 from .settings import WorkerSettings
 
 if TYPE_CHECKING:

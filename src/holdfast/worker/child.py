@@ -1,0 +1,180 @@
+"""A process that runs handlers for a worker, one attempt at a time: `python -m holdfast.worker.child`.
+
+Attempts come by a socket, and how they ended goes back by it. A pipe says that an attempt should stop; when it ends,
+so has the worker, and the process ends at once; on Linux the kernel sees to it even when no Python code can run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from ..context import Context
+from ..definitions import Definition
+from ..errors import Cancelled, ConfigurationError, HoldfastError, LeaseLost, Timeout
+from ..model.job import Claim
+from . import talk
+from .leash import CONFIGURATION, ORPHANED, die_with, log_to_stderr
+from .loading import import_module, load_app
+from .verdict import OnceBusy, raised, returned
+
+_STOPS: dict[str, type[LeaseLost | Cancelled | Timeout]] = {
+    "LeaseLost": LeaseLost,
+    "Cancelled": Cancelled,
+    "Timeout": Timeout,
+}
+
+
+def main() -> int:
+    orders = msgspec.json.decode(os.environ.pop("HOLDFAST_CHILD").encode(), type=talk.Orders)
+    die_with(orders.parent)
+    log_to_stderr(orders.log_level)
+    # The worker decides what these mean. Not SIG_IGN, which programs that a handler starts would inherit.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    for fd in (orders.socket_fd, orders.pipe_fd):
+        os.set_inheritable(fd, False)
+    wire = Wire(socket.socket(fileno=orders.socket_fd))
+    try:
+        definitions = _load(orders)
+    except ConfigurationError as error:
+        wire.send(talk.Refused(str(error)))
+        return CONFIGURATION
+    Handlers(wire, definitions, orders.pipe_fd).serve()
+    return 0
+
+
+def _load(orders: talk.Orders) -> Mapping[str, Definition]:
+    sys.path[:] = orders.path
+    app = load_app(orders.app)
+    for module in orders.modules:
+        import_module(module)
+    return {kind: task.definition for kind, task in app.tasks.items()}
+
+
+class Wire:
+    """The worker's other end, for one thread at a time."""
+
+    def __init__(self, to_worker: socket.socket) -> None:
+        self._socket = to_worker
+        self._buffer = bytearray()
+        self._decoder = msgspec.json.Decoder(talk.Down)
+        self._lock = threading.Lock()
+
+    def send(self, message: talk.Up) -> None:
+        try:
+            self._socket.sendall(talk.frame(message))
+        except OSError:
+            os._exit(ORPHANED)
+
+    def receive(self) -> talk.Down:
+        while True:
+            message = next(talk.take_frames(self._buffer), None)
+            if message is not None:
+                return cast(talk.Down, self._decoder.decode(message))
+            data = self._read()
+            if not data:
+                os._exit(ORPHANED)
+            self._buffer += data
+
+    def ask(self, question: talk.Enter | talk.Finish) -> talk.Entered:
+        """From whichever thread of the handler."""
+        with self._lock:
+            self.send(question)
+            answer = self.receive()
+        assert isinstance(answer, talk.Entered)
+        return answer
+
+    def _read(self) -> bytes:
+        try:
+            return self._socket.recv(256 * 1024)
+        except OSError:
+            return b""
+
+
+class Handlers:
+    """Where attempts are run, one after the other; also the desk that serves their contexts."""
+
+    def __init__(self, wire: Wire, definitions: Mapping[str, Definition], pipe_fd: int) -> None:
+        self._wire = wire
+        self._definitions = definitions
+        self._pipe_fd = pipe_fd
+        self._context: Context | None = None
+        self._stop: talk.Stop | None = None
+
+    def serve(self) -> None:
+        threading.Thread(target=self._heed, name="holdfast worker's pipe", daemon=True).start()
+        self._wire.send(talk.Ready(sorted(self._definitions)))
+        while True:
+            order = self._wire.receive()
+            assert isinstance(order, talk.Run)
+            self._wire.send(self._run(order.claim))
+
+    def _run(self, claim: Claim) -> talk.Ended | talk.GaveIn:
+        context = Context(claim, self)
+        self._context = context
+        self._tell(context)  # perhaps it was stopped before it began
+        try:
+            definition = self._definitions[claim.kind]
+            arguments = definition.decode(claim.payload, claim.version)
+            value = definition.function(*(context,) if definition.wants_context else (), **arguments)
+        except BaseException as error:
+            if context.stopping and isinstance(error, (Cancelled, Timeout)):
+                return talk.GaveIn()
+            return talk.ended(raised(error))
+        else:
+            return talk.ended(returned(value))
+        finally:
+            self._context = None
+
+    # Stopping
+
+    def _heed(self) -> None:
+        buffer, decoder = bytearray(), msgspec.json.Decoder(talk.Stop)
+        while data := os.read(self._pipe_fd, 4096):
+            buffer += data
+            for message in talk.take_frames(buffer):
+                self._stop = decoder.decode(message)
+                if (context := self._context) is not None:
+                    self._tell(context)
+        os._exit(ORPHANED)
+
+    def _tell(self, context: Context) -> None:
+        stop = self._stop
+        if stop is not None and (stop.id, stop.generation) == (context.job_id, context.generation):
+            context._tell(_STOPS[stop.error](stop.message))
+
+    # The desk
+
+    async def enter_once(self, claim: Claim, key: str) -> bool:
+        answer = self._wire.ask(talk.Enter(key))
+        if answer.busy:
+            raise OnceBusy(key)
+        return self._unless_wrong(answer).first
+
+    async def finish_once(self, claim: Claim, key: str) -> None:
+        self._unless_wrong(self._wire.ask(talk.Finish(key)))
+
+    def _unless_wrong(self, answer: talk.Entered) -> talk.Entered:
+        if answer.error:
+            raise HoldfastError(answer.error)
+        return answer
+
+    def wait(self, work: Awaitable[Any]) -> Any:
+        """Nothing in them waits for a loop."""
+        try:
+            work.__await__().send(None)
+        except StopIteration as done:
+            return done.value
+        raise AssertionError("it waits for something")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

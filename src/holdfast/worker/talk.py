@@ -1,0 +1,132 @@
+"""What a worker and the processes that run handlers for it say to each other: small messages in JSON, in frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+import msgspec
+
+from ..model.job import Claim
+from ..model.outcome import Abandoned, Completed, Failed, Lost, Outcome, Released, Snoozed, trim
+
+HEAD = 4
+"""Bytes before a message that say how long it is."""
+WORDS = 64 * 1024
+"""Most bytes of an error's message, and of its trace; far more than is stored."""
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What a new process is told, in its environment."""
+
+    app: str
+    modules: list[str]
+    """To import besides the application's own: those that register handlers."""
+    path: list[str]
+    """Where the worker looks for modules."""
+    socket_fd: int
+    pipe_fd: int
+    parent: int
+    log_level: int
+
+
+# From the worker
+
+
+class Run(msgspec.Struct, tag=True, frozen=True):
+    claim: Claim
+
+
+class Entered(msgspec.Struct, tag=True, frozen=True):
+    """The answer to `Enter` and `Finish`."""
+
+    first: bool = False
+    busy: bool = False
+    error: str = ""
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """This attempt should end. Comes by the pipe, beside whatever is said on the socket."""
+
+    id: UUID
+    generation: int
+    error: str
+    """LeaseLost, Cancelled or Timeout."""
+    message: str
+
+
+# From the process
+
+
+class Ready(msgspec.Struct, tag=True, frozen=True):
+    kinds: list[str]
+
+
+class Refused(msgspec.Struct, tag=True, frozen=True):
+    """The application cannot be loaded."""
+
+    problem: str
+
+
+class Enter(msgspec.Struct, tag=True, frozen=True):
+    """At the beginning of a once() block."""
+
+    key: str
+
+
+class Finish(msgspec.Struct, tag=True, frozen=True):
+    """At the end of a once() block."""
+
+    key: str
+
+
+class Ended(msgspec.Struct, tag=True, frozen=True):
+    how: str
+    outcome: msgspec.Raw
+
+
+class GaveIn(msgspec.Struct, tag=True, frozen=True):
+    """It was told to stop, and raised just that."""
+
+
+Down = Run | Entered
+Up = Ready | Refused | Enter | Finish | Ended | GaveIn
+
+_OUTCOMES: dict[str, type[Outcome]] = {
+    kind.__name__: kind for kind in (Completed, Snoozed, Abandoned, Failed, Released, Lost)
+}
+
+
+def ended(outcome: Outcome) -> Ended:
+    return Ended(type(outcome).__name__, msgspec.Raw(msgspec.json.encode(_sayable(outcome))))
+
+
+def outcome_of(message: Ended) -> Outcome:
+    return msgspec.json.decode(message.outcome, type=_OUTCOMES[message.how])
+
+
+def _sayable(outcome: Outcome) -> Outcome:
+    """Words of exceptions may hold what JSON does not, and any number of it."""
+    match outcome:
+        case Failed(error, message, trace, crashed):
+            return Failed(trim(error, WORDS), trim(message, WORDS), trim(trace, WORDS), crashed)
+        case Abandoned(reason, cancelled):
+            return Abandoned(trim(reason, WORDS), cancelled)
+        case _:
+            return outcome
+
+
+def frame(message: msgspec.Struct) -> bytes:
+    data = msgspec.json.encode(message)
+    return len(data).to_bytes(HEAD) + data
+
+
+def take_frames(buffer: bytearray) -> Iterator[bytes]:
+    """The whole messages at the front of the buffer, which keeps the rest."""
+    while len(buffer) >= HEAD:
+        end = HEAD + int.from_bytes(buffer[:HEAD])
+        if len(buffer) < end:
+            return
+        message = bytes(buffer[HEAD:end])
+        del buffer[:end]
+        yield message

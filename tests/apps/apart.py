@@ -1,0 +1,152 @@
+"""Handlers in processes of their own, and the same functions in threads."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from holdfast import Context, Fail, Holdfast, Snooze
+from tests.apps.witness import saw
+
+hf = Holdfast()
+
+
+def is_open(gate: str) -> bool:
+    return Path(gate).exists()
+
+
+def both(function: Callable[..., Any]) -> None:
+    """As a task in threads, and as one in processes."""
+    hf.task(max_attempts=2)(function)
+    hf.task(name=f"{function.__name__}_apart", max_attempts=2, process=True)(function)
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@both
+def square(n: int) -> dict[str, int]:
+    return {"squared": n * n}
+
+
+@both
+def echo(ctx: Context, text: str) -> list[Any]:
+    told = [
+        ctx.kind,
+        ctx.queue,
+        ctx.key == str(ctx.job_id),
+        ctx.attempt,
+        ctx.max_attempts,
+        ctx.generation,
+        dict(ctx.headers),
+    ]
+    return [*(str(one).removesuffix("_apart") for one in told), text]
+
+
+@both
+def end(how: str) -> Any:
+    match how:
+        case "snooze":
+            return Snooze("1h")
+        case "fail":
+            return Fail("no such \udcff order")
+        case "unstorable":
+            return {1, 2}
+        case "exit":
+            sys.exit(3)
+        case "unprintable":
+            raise Unprintable
+        case "iteration":
+            raise StopIteration("odd")
+        case "interrupt":
+            raise KeyboardInterrupt
+        case _:
+            raise ValueError(f"{how} \0 \udcff")
+
+
+@both
+def once(ctx: Context) -> bool:
+    """Fails after its once() block, the first time."""
+    with ctx.once(f"once:{ctx.job_id}") as first:
+        if first:
+            saw(ctx, "effect")
+    if ctx.attempt == 1:
+        raise RuntimeError("after the block")
+    return first
+
+
+@hf.task(process=True)
+def where(ctx: Context) -> list[int]:
+    saw(ctx, "started")
+    return [os.getpid(), os.getppid()]
+
+
+@hf.task(process=True, max_attempts=2)
+def die(ctx: Context, how: str) -> None:
+    saw(ctx, "started")
+    match how:
+        case "SIGKILL":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit code 3":
+            os._exit(3)
+        case "closed its connection":
+            os.closerange(3, 256)
+            time.sleep(600)
+        case "SIGSEGV":  # while a process of its own still holds the socket
+            if os.fork() == 0:
+                time.sleep(5)
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@hf.task(process=True, max_attempts=2, timeout="500ms")
+def spin(ctx: Context) -> None:
+    """Over its time, and deaf."""
+    saw(ctx, "started")
+    while True:
+        pass
+
+
+@hf.task(process=True)
+def hold_apart(ctx: Context, gate: str) -> None:
+    """Deaf, until the gate is there."""
+    saw(ctx, "started")
+    while not is_open(gate):
+        time.sleep(0.01)
+    saw(ctx, "done")
+
+
+@hf.task(process=True)
+def listen(ctx: Context) -> None:
+    """Until it is told to stop."""
+    saw(ctx, "started")
+    ctx.wait_stopping(60)
+    saw(ctx, "told")
+    ctx.check()
+
+
+@hf.task(process=True, timeout="500ms")
+def finish_late(ctx: Context) -> str:
+    """Told to stop, it finishes."""
+    ctx.wait_stopping(60)
+    return "finished"
+
+
+@hf.task
+async def hold(ctx: Context, gate: str) -> int:
+    """A companion on the worker's loop."""
+    saw(ctx, "started")
+    while not is_open(gate):
+        await asyncio.sleep(0.01)
+    return os.getpid()
+
+
+@hf.task
+async def quick() -> None:
+    """Another one."""

@@ -1,8 +1,8 @@
 """The processes in which a worker runs handlers that asked for one (`process=True`).
 
 Each runs one attempt at a time. One is started with the worker, so that an application that they cannot load is refused
-then; the others when attempts wait, one per core at a time and no more than there are hands. Whichever is free first, old
-or new, takes the next attempt. What idles for a minute ends, but for one.
+then; the others when attempts wait, one per core at a time and no more than there are hands. Whichever is free first
+takes the next attempt. What idles for a minute ends, but for one.
 
     handler over its time, cancelled, or its lease lost    told, if it takes a context; killed half a second later
     worker drains and cannot wait any longer               killed, its row handed back

@@ -44,6 +44,24 @@ async def test_it_drains_when_the_block_ends(hf: Holdfast, inbox: Inbox) -> None
     assert inbox.workers() == {worker.name: "dead"}
 
 
+async def test_it_ends_although_a_handler_takes_long_to_give_in(hf: Holdfast, inbox: Inbox) -> None:
+    started = asyncio.Event()
+
+    @hf.task
+    async def clear_up() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(60)  # longer than a drain waits after it asked
+
+    async with asyncio.timeout(30), hf.worker(**FAST, drain=0.1):
+        job = await clear_up.enqueue()
+        await started.wait()
+    row = inbox.job(job.id)
+    assert (row["status"], row["attempts"]) == ("pending", 0)
+
+
 async def test_a_role_without_rights_is_refused_in_words(migrated_url: str, inbox: Inbox) -> None:
     role = f"stranger_{secrets.token_hex(4)}"
     inbox.rows(f"create role {role} login password 'x'")

@@ -122,12 +122,12 @@ class Hands:
     # Running
 
     async def work(self, runner: JobRunner) -> None:
-        """One hand, until it is cancelled."""
+        """One hand, until it is cancelled; in a drain until its handler has ended, which may take the cancellation."""
         self._runner = runner
         task = asyncio.current_task()
         assert task is not None
-        while True:
-            if not self._ready or self._draining.is_set() or self._completer.backlog >= UNWRITTEN:
+        while not self._draining.is_set():
+            if not self._ready or self._completer.backlog >= UNWRITTEN:
                 await self._rest()
             elif time.perf_counter() > self._turn_ends:
                 await self._end_turn()
@@ -135,7 +135,7 @@ class Hands:
                 await self._run(self._ready.popleft(), task)
 
     async def _rest(self) -> None:
-        if self._ready and not self._draining.is_set():  # too much is unwritten: let the completer have its turn
+        if self._ready:  # too much is unwritten: let the completer have its turn
             await asyncio.sleep(0.001)
             return
         self.demand.set()

@@ -1,15 +1,17 @@
 """Handlers in processes of their own, and the same functions in threads."""
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast import Context, Fail, Holdfast, Snooze
+from holdfast import Context, Fail, Holdfast, HoldfastError, Snooze
 from tests.apps.witness import saw
 
 hf = Holdfast()
@@ -28,6 +30,11 @@ def both(function: Callable[..., Any]) -> None:
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no words")
+
+
+class Undumpable:
+    def model_dump(self, **options: Any) -> Any:
+        raise ValueError("cannot be dumped")
 
 
 @both
@@ -58,6 +65,8 @@ def end(how: str) -> Any:
             return Fail("no such \udcff order")
         case "unstorable":
             return {1, 2}
+        case "undumpable":
+            return Undumpable()
         case "exit":
             sys.exit(3)
         case "unprintable":
@@ -85,6 +94,46 @@ def once(ctx: Context) -> bool:
 def where(ctx: Context) -> list[int]:
     saw(ctx, "started")
     return [os.getpid(), os.getppid()]
+
+
+@hf.task(process=True)
+def leave_thread(ctx: Context, gate: str) -> None:
+    """Returns before its thread, which then asks for something."""
+
+    def ask() -> None:
+        while not is_open(gate):
+            time.sleep(0.01)
+        try:
+            ctx.once("too late").__enter__()
+        except HoldfastError as error:
+            saw(ctx, "refused" if "its attempt has ended" in str(error) else "asked")
+
+    threading.Thread(target=ask, daemon=True).start()
+
+
+@hf.task(process=True)
+def fork(ctx: Context) -> list[Any]:
+    """What becomes of a process that is told to end, and of one that asks."""
+    methods = multiprocessing.get_context("fork")
+    sleeper = methods.Process(target=time.sleep, args=(30,))
+    sleeper.start()
+    sleeper.terminate()
+    answers = methods.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            ctx.once("from afar").__enter__()
+        except HoldfastError as error:
+            answers.put(str(error))
+
+    methods.Process(target=ask).start()
+    sleeper.join(10)
+    return [sleeper.exitcode, answers.get()]
+
+
+@hf.task(process=True)
+def say(words: str) -> None:
+    print(words)
 
 
 @hf.task(process=True, max_attempts=2)

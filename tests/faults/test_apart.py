@@ -59,7 +59,7 @@ def test_it_runs_beside_the_worker(fleet: Fleet) -> None:
     assert fleet.inbox.job(again)["result"] == [pid, parent], "the process is used again"
 
 
-ENDINGS = ["snooze", "fail", "unstorable", "exit", "unprintable", "iteration", "interrupt", "value"]
+ENDINGS = ["snooze", "fail", "unstorable", "undumpable", "exit", "unprintable", "iteration", "interrupt", "value"]
 
 
 def test_it_says_of_an_attempt_what_a_thread_says(fleet: Fleet) -> None:
@@ -102,6 +102,22 @@ def story(fleet: Fleet, id: UUID) -> dict[str, Any]:
     return {**{name: row[name] for name in told}, "errors": errors, "last": last}
 
 
+def test_what_it_prints_is_not_lost_when_it_ends(fleet: Fleet) -> None:
+    worker = start(fleet, environment={"PYTHONUNBUFFERED": ""})
+    fleet.inbox.wait(fleet.inbox.enqueue("say", words="said apart"))
+    assert worker.drain() == 0
+    assert "said apart" in worker.log
+
+
+def test_what_it_forks_can_be_ended_and_cannot_ask_for_it(fleet: Fleet) -> None:
+    start(fleet)
+    job = fleet.inbox.enqueue("fork", max_attempts=1)
+    fleet.inbox.wait(job)
+    assert fleet.inbox.job(job)["result"] == [
+        -signal.SIGTERM, "once('from afar'): the handler's process can ask for it, not one that it forked",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("how", ["SIGKILL", "exit code 3", "closed its connection", "SIGSEGV"])
 def test_a_process_that_dies_takes_nothing_with_it(fleet: Fleet, how: str, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
@@ -127,7 +143,7 @@ def test_a_process_that_dies_takes_nothing_with_it(fleet: Fleet, how: str, tmp_p
 def test_over_its_time_it_is_killed_and_nothing_else(fleet: Fleet, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     companion = fleet.inbox.enqueue("hold", gate=str(gate))
-    worker = start(fleet)
+    worker = start(fleet, lease=1.5, options=["--grace", "0"])
     child = worker.child
     late = fleet.inbox.enqueue("finish_late")
     job = fleet.inbox.enqueue("spin", max_attempts=2)
@@ -279,6 +295,43 @@ def test_inside_an_application(fleet: Fleet, tmp_path: Path) -> None:
     assert (as_module.stdout, as_module.stderr) == ("16\n", "")
     alone = serve(fleet, tmp_path, "whole.py")
     assert "no imported module holds this Holdfast" in alone.stderr
+
+
+def test_the_program_itself_is_not_run_again_by_its_processes(fleet: Fleet, tmp_path: Path) -> None:
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    always = SERVE.replace('if __name__ == "__main__"', "if True")
+    (shop / "tasks.py").write_text(SHOP)
+    (shop / "__main__.py").write_text(always.format(imports="from shop.tasks import area, hf"))
+    (tmp_path / "whole.py").write_text(SHOP + always.format(imports=""))
+    program = serve(fleet, tmp_path, "-m", "shop")
+    assert (program.stdout, program.stderr) == ("16\n", "")
+    in_one = serve(fleet, tmp_path, "-m", "whole")
+    assert in_one.stderr.strip().endswith("start it under if __name__ == '__main__':"), in_one.stderr
+
+
+SLOW = (
+    SHOP
+    + """
+import sys, time
+
+@hf.task(process=True, timeout="1s")
+def cube(side: int) -> int:
+    time.sleep(0.5)
+    return side**3
+
+if sys.argv[0].endswith("child.py"):
+    time.sleep(1.5)
+"""
+)
+
+
+def test_its_time_begins_when_there_is_a_process_for_it(fleet: Fleet, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    fleet.start(app="slow:hf", environment={"PYTHONPATH": str(tmp_path)}, lease=60)
+    jobs = [fleet.inbox.enqueue("cube", side=side) for side in range(3)]
+    fleet.inbox.wait(jobs)
+    assert [fleet.inbox.job(job)["attempts"] for job in jobs] == [1, 1, 1]
 
 
 FLIGHTY = """

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import select
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,13 +13,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 from tests.apps import apart, witness
-from tests.support.waiting import until
+from tests.support.waiting import until, wait_until
 
-from holdfast import ConfigurationError, Holdfast, Timeout
+from holdfast import ConfigurationError, Holdfast, LeaseLost, Timeout
 from holdfast.context import Desk
 from holdfast.model.ids import new_id
 from holdfast.model.job import Claim
-from holdfast.model.outcome import Completed, Failed, Outcome, Snoozed
+from holdfast.model.outcome import Completed, Failed, Lost, Outcome, Snoozed
 from holdfast.worker import children as processes
 from holdfast.worker import talk
 from holdfast.worker.children import Children
@@ -50,7 +52,7 @@ async def children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 
 def run(children: Children, claim: Claim, reason: Exception | None = None) -> asyncio.Task[Outcome | None]:
-    return asyncio.create_task(children.run(claim, lambda: reason, told=True))
+    return asyncio.create_task(children.run(claim, lambda: reason, told=True, begins=lambda: None))
 
 
 async def pid_of(children: Children) -> int:
@@ -85,6 +87,53 @@ async def test_one_that_died_while_it_idled_costs_no_attempt(children: Children)
     os.kill(pid, signal.SIGKILL)
     await until(lambda: living(children) == 0)
     assert await pid_of(children) != pid
+
+
+async def test_one_that_dies_as_it_is_handed_on_costs_no_attempt(
+    children: Children, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = tmp_path / "gate"
+    monkeypatch.setattr(processes, "CORES", 0)  # so that the next attempt waits for it
+    ending = run(children, claim_of("hold_apart", gate=str(gate)))
+    await until(lambda: bool(witness.read(tmp_path / "witness")))
+    (child,) = children._all
+    waiting = asyncio.create_task(pid_of(children))
+    await until(lambda: bool(children._waiting))
+    gate.touch()
+    # Meanwhile the loop stands still: it is to see the outcome and the death together.
+    wait_until(lambda: bool(select.select([child._socket], [], [], 0)[0]))
+    os.kill(child._process.pid, signal.SIGKILL)
+    wait_until(lambda: not child.alive)
+    monkeypatch.undo()
+    monkeypatch.setenv(witness.VARIABLE, str(tmp_path / "witness"))
+    assert await ending == Completed()
+    assert await waiting != child._process.pid
+
+
+async def test_one_that_closed_its_socket_while_it_idled_is_ended(children: Children) -> None:
+    pid = await pid_of(children)
+    os.kill(pid, signal.SIGSTOP)  # or it would end by itself
+    (child,) = children._all
+    assert child._transport is not None
+    child._transport.abort()
+    await until(lambda: not children._all)
+    assert not child.alive
+
+
+async def test_word_that_it_is_ready_may_come_too_late(children: Children) -> None:
+    (child,) = children._all
+    child.data_received(talk.frame(talk.Ready([])) + talk.frame(talk.Refused("late")))
+
+
+async def test_a_default_timeout_for_sockets_is_not_for_ours(children: Children) -> None:
+    pid = await pid_of(children)
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: living(children) == 0)
+    socket.setdefaulttimeout(30)
+    try:
+        assert len({await pid_of(children) for _ in range(20)}) == 1
+    finally:
+        socket.setdefaulttimeout(None)
 
 
 async def test_an_attempt_that_cannot_begin_is_put_off(
@@ -142,10 +191,44 @@ async def test_a_second_cancellation_kills_at_once(
     await until(lambda: living(children) == 0)
 
 
+async def test_closed_it_leaves_nothing_and_nobody_waiting(children: Children, tmp_path: Path) -> None:
+    holding = run(children, claim_of("hold_apart", gate="/nonexistent/gate"))
+    await until(lambda: bool(witness.read(tmp_path / "witness")))
+    (child,) = children._all
+    waiting = [run(children, claim_of("where")) for _ in range(4)]
+    await until(lambda: len(children._all) > 1)
+    await children.close()
+    assert [await one for one in waiting] == [Snoozed(1.0)] * 4
+    assert isinstance(await holding, Failed)
+    assert (child.alive, children._all, children._starting) == (False, set(), set())
+
+
 async def test_what_the_desk_refuses_is_raised_in_the_handler(children: Children) -> None:
     outcome = await run(children, claim_of("once_apart"))
     assert isinstance(outcome, Failed)
     assert (outcome.error, outcome.message) == ("HoldfastError", "ConnectionError: the desk is closed")
+
+
+async def test_a_lease_that_the_desk_finds_lost_is_lost(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(claim: Claim, key: str) -> bool:
+        raise LeaseLost("this attempt no longer owns its job")
+
+    monkeypatch.setattr(children._desk, "enter_once", refuse)
+    assert await run(children, claim_of("once_apart")) == Lost()
+
+
+async def test_a_thread_that_outlives_its_attempt_cannot_ask_in_the_name_of_the_next(
+    children: Children, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    assert await run(children, claim_of("leave_thread", gate=str(gate))) == Completed()
+    next_one = run(children, claim_of("hold_apart", gate=str(tmp_path / "later")))
+    await until(lambda: bool(witness.read(tmp_path / "witness")))
+    gate.touch()
+    await until(lambda: len(witness.read(tmp_path / "witness")) == 2)
+    assert [seen.what for seen in witness.read(tmp_path / "witness")] == ["started", "refused"]
+    (tmp_path / "later").touch()
+    assert await next_one == Completed()
 
 
 async def test_an_application_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

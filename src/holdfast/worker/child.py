@@ -6,6 +6,7 @@ so has the worker, and the process ends at once; on Linux the kernel sees to it 
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import socket
@@ -36,9 +37,12 @@ def main() -> int:
     orders = msgspec.json.decode(os.environ.pop("HOLDFAST_CHILD").encode(), type=talk.Orders)
     die_with(orders.parent)
     log_to_stderr(orders.log_level)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # it ends by being killed, which would lose what was printed
     # The worker decides what these mean. Not SIG_IGN, which programs that a handler starts would inherit.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
+    os.register_at_fork(after_in_child=_own_signals)
     for fd in (orders.socket_fd, orders.pipe_fd):
         os.set_inheritable(fd, False)
     wire = Wire(socket.socket(fileno=orders.socket_fd))
@@ -49,6 +53,12 @@ def main() -> int:
         return CONFIGURATION
     Handlers(wire, definitions, orders.pipe_fd).serve()
     return 0
+
+
+def _own_signals() -> None:
+    """What a handler forks, such as by multiprocessing, can be ended as usual."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _load(orders: talk.Orders) -> Mapping[str, Definition]:
@@ -63,10 +73,10 @@ class Wire:
     """The worker's other end, for one thread at a time."""
 
     def __init__(self, to_worker: socket.socket) -> None:
+        to_worker.setblocking(True)  # it is not, if the worker's application has set a default timeout for sockets
         self._socket = to_worker
         self._buffer = bytearray()
         self._decoder = msgspec.json.Decoder(talk.Down)
-        self._lock = threading.Lock()
 
     def send(self, message: talk.Up) -> None:
         try:
@@ -85,10 +95,8 @@ class Wire:
             self._buffer += data
 
     def ask(self, question: talk.Enter | talk.Finish) -> talk.Entered:
-        """From whichever thread of the handler."""
-        with self._lock:
-            self.send(question)
-            answer = self.receive()
+        self.send(question)
+        answer = self.receive()
         assert isinstance(answer, talk.Entered)
         return answer
 
@@ -106,6 +114,9 @@ class Handlers:
         self._wire = wire
         self._definitions = definitions
         self._pipe_fd = pipe_fd
+        self._pid = os.getpid()
+        self._asking = threading.Lock()
+        """One question at a time, from whichever thread of the handler, and none after its attempt."""
         self._context: Context | None = None
         self._stop: talk.Stop | None = None
 
@@ -125,14 +136,14 @@ class Handlers:
             definition = self._definitions[claim.kind]
             arguments = definition.decode(claim.payload, claim.version)
             value = definition.function(*(context,) if definition.wants_context else (), **arguments)
+            return talk.ended(returned(value))
         except BaseException as error:
             if context.stopping and isinstance(error, (Cancelled, Timeout)):
                 return talk.GaveIn()
             return talk.ended(raised(error))
-        else:
-            return talk.ended(returned(value))
         finally:
-            self._context = None
+            with self._asking:
+                self._context = None
 
     # Stopping
 
@@ -154,15 +165,22 @@ class Handlers:
     # The desk
 
     async def enter_once(self, claim: Claim, key: str) -> bool:
-        answer = self._wire.ask(talk.Enter(key))
-        if answer.busy:
-            raise OnceBusy(key)
-        return self._unless_wrong(answer).first
+        return self._ask(claim, talk.Enter(key)).first
 
     async def finish_once(self, claim: Claim, key: str) -> None:
-        self._unless_wrong(self._wire.ask(talk.Finish(key)))
+        self._ask(claim, talk.Finish(key))
 
-    def _unless_wrong(self, answer: talk.Entered) -> talk.Entered:
+    def _ask(self, claim: Claim, question: talk.Enter | talk.Finish) -> talk.Entered:
+        if os.getpid() != self._pid:
+            raise HoldfastError(f"once({question.key!r}): the handler's process can ask for it, not one that it forked")
+        with self._asking:
+            if self._context is None or self._context._claim is not claim:
+                raise HoldfastError(f"once({question.key!r}): its attempt has ended; wait for threads before returning")
+            answer = self._wire.ask(question)
+        if answer.busy:
+            raise OnceBusy(question.key)
+        if answer.lost:
+            raise LeaseLost(answer.error)
         if answer.error:
             raise HoldfastError(answer.error)
         return answer

@@ -43,6 +43,7 @@ GIVE_IN = 0.5
 IDLE = 60.0
 """Seconds without work after which a process ends."""
 LOOK_EVERY = 1.0
+CHILD = "holdfast.worker.child"
 CORES = os.cpu_count() or 1
 _SIGNALS = {number.value: number.name for number in signal.Signals}
 
@@ -69,26 +70,36 @@ class Children:
         self._waiting: deque[asyncio.Future[_Child]] = deque()
         self._starting: set[asyncio.Task[None]] = set()
         self._looking: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def start(self) -> None:
         """The first one; refuses an application that it cannot load."""
+        if _is_child():
+            raise ConfigurationError(
+                "process=True: importing this application starts a worker, in each of the worker's processes again; "
+                "start it under if __name__ == '__main__':"
+            )
         try:
             self._idle.append(await self._start())
         except (Unstarted, OSError) as refused:
             raise ConfigurationError(f"process=True: {refused}") from None
         self._look()
 
-    async def run(self, claim: Claim, reason: Callable[[], Exception | None], told: bool) -> Outcome | None:
+    async def run(
+        self, claim: Claim, reason: Callable[[], Exception | None], told: bool, begins: Callable[[], None]
+    ) -> Outcome | None:
         """Run an attempt; None when it gave in. Cancelled, the attempt has ended, or else its process has.
 
-        `reason` says why the hand was cancelled, `told` whether the handler can be told so.
+        `reason` says why the hand was cancelled, `told` whether the handler can be told so. `begins` is called when
+        there is a process for it.
         """
         try:
-            child = self._next() or await self._first_free()
+            child = await self._usable()
         except (Unstarted, OSError) as error:
             log.error("%s %s could not begin: %s; trying again in %g s", claim.kind, claim.id, error, BUSY_AGAIN)
             return Snoozed(BUSY_AGAIN)
         ending = child.begin(claim)
+        begins()
         try:
             return await asyncio.shield(ending)
         except asyncio.CancelledError:
@@ -105,11 +116,19 @@ class Children:
         finally:
             self._put_back(child)
 
+    async def _usable(self) -> _Child:
+        while True:
+            child = self._next() or await self._first_free()
+            if child.usable:
+                return child
+            child.kill()  # it died since it was put back
+
     def _next(self) -> _Child | None:
         while self._idle:
             child = self._idle.pop()
             if child.usable and child.alive:
                 return child
+            child.kill()
         return None
 
     async def _first_free(self) -> _Child:
@@ -124,6 +143,9 @@ class Children:
             raise
 
     def _start_more(self) -> None:
+        if self._closed:
+            while (place := self._next_place()) is not None:
+                place.set_exception(Unstarted("the worker ends"))
         while len(self._starting) < min(CORES, sum(not place.done() for place in self._waiting)):
             task = asyncio.get_running_loop().create_task(self._add(), name="holdfast process")
             self._starting.add(task)
@@ -159,12 +181,14 @@ class Children:
             self._idle.append(child)
 
     async def close(self) -> None:
+        self._closed = True
+        self._start_more()
         if self._looking is not None:
             self._looking.cancel()
         for task in self._starting:
             task.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
-        for child in self._all:
+        for child in list(self._all):
             await child.end()
         self._all.clear()
         self._idle.clear()
@@ -198,10 +222,18 @@ class Children:
         for child in self._idle[:-1]:  # the last one is the next to work, and stays
             if now - child.idle_since > IDLE:
                 child.kill()
+        for child in self._idle:
+            if not child.usable:
+                child.kill()
         self._idle = [child for child in self._idle if child.usable]
         for child in [child for child in self._all if not child.alive]:
             child.kill()
             self._all.remove(child)
+
+
+def _is_child() -> bool:
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name == CHILD
 
 
 class _Child(asyncio.Protocol):
@@ -228,7 +260,7 @@ class _Child(asyncio.Protocol):
             # Not awaited: a start that could be cancelled half-way would leave a process that nobody knows. And in this
             # thread, with which the kernel ends it.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "holdfast.worker.child"],
+                [sys.executable, "-m", CHILD],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "HOLDFAST_CHILD": msgspec.json.encode(orders).decode()},
                 pass_fds=(theirs.fileno(), reader),
@@ -327,9 +359,9 @@ class _Child(asyncio.Protocol):
                 self._end(None)
             case talk.Enter(key) | talk.Finish(key):
                 self._answering = asyncio.get_running_loop().create_task(self._answer(message, key))
-            case talk.Ready(kinds):
+            case talk.Ready(kinds) if not self.ready.done():  # or nobody waits any more
                 self.ready.set_result(kinds)
-            case talk.Refused(problem):
+            case talk.Refused(problem) if not self.ready.done():
                 self.ready.set_exception(Unstarted(problem))
 
     def _end(self, outcome: Outcome | None) -> None:
@@ -346,6 +378,8 @@ class _Child(asyncio.Protocol):
                 answer = talk.Entered()
         except OnceBusy:
             answer = talk.Entered(busy=True)
+        except LeaseLost as lost:
+            answer = talk.Entered(lost=True, error=str(lost))
         except Exception as error:
             answer = talk.Entered(error=f"{type(error).__name__}: {error}")
         if self._transport is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from ..errors import Cancelled, LeaseLost, Timeout
 from ..model.job import Claim
 from ..model.outcome import Abandoned, Lost, Released
 from . import ledger as marks
+from .children import GIVE_IN
 from .completer import Completer
 from .ledger import Ledger
 from .runner import Draining, JobRunner, Running
@@ -167,8 +169,12 @@ class Hands:
             return
         definition = self._definitions[claim.kind]
         began = time.perf_counter()
-        running = Running(claim, began + definition.timeout, hand, definition.stoppable)
-        self._ledger.start(claim.slot, marks.now() + int((definition.timeout + self._settings.grace) * 1e9))
+        running = Running(claim, math.inf, hand, definition.stoppable)
+        if definition.process:
+            self._ledger.start(claim.slot, 0)
+            running.begins = lambda: self._start_clock(running, definition)
+        else:
+            self._start_clock(running, definition)
         self._running[claim.slot] = running
         self._tally.started += 1
         # If this raises, the worker ends and a thread may still be at it: the row stays in the ledger, for the
@@ -186,6 +192,13 @@ class Hands:
             self._completer.add(claim, outcome)
         if len(self._ready) * 2 < self._settings.prefetch:
             self.demand.set()
+
+    def _start_clock(self, running: Running, definition: Definition) -> None:
+        grace = self._settings.grace
+        if definition.process:  # which is ended here, and nothing else with it
+            grace = max(grace, 10 * GIVE_IN)
+        running.deadline = time.perf_counter() + definition.timeout
+        self._ledger.start(running.claim.slot, marks.now() + int((definition.timeout + grace) * 1e9))
 
     # Watching
 

@@ -86,11 +86,17 @@ def served_queues(app: Holdfast, settings: WorkerSettings) -> list[str]:
 
 def address_of(app: Holdfast) -> str:
     """Where a new process finds this application: a module that holds it under a name."""
-    for module in list(sys.modules.values()):
+    definitions = [task.definition for task in app.tasks.values()]
+    needed = {getattr(definition.function, "__module__", None) for definition in definitions if definition.process}
+    found: list[tuple[bool, bool, str]] = []
+    for name, module in list(sys.modules.items()):
         attribute = next((key for key, value in list(getattr(module, "__dict__", {}).items()) if value is app), None)
         spec = getattr(module, "__spec__", None)  # a script has none, and cannot be imported
         if attribute is not None and spec is not None:
-            return f"{spec.name}:{attribute}"
+            # Best a module that it needs anyhow. Last the program itself: to import it may be to run it.
+            found.append((name == "__main__", name not in needed, f"{spec.name}:{attribute}"))
+    if found:
+        return min(found)[-1]
     raise ConfigurationError(
         "process=True: its processes import the application, and no imported module holds this Holdfast; make it a "
         "global of a module other than the script that is run"

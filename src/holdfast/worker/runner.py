@@ -39,6 +39,8 @@ class Running:
     deadline: float
     hand: asyncio.Task[None]
     cancellable: bool
+    begins: Callable[[], None] = lambda: None
+    """Called when its time begins, if that is later: it waits for a process."""
     context: Context | None = None
     reason: LeaseLost | Cancelled | Timeout | Draining | None = None
 
@@ -132,7 +134,9 @@ class JobRunner:
         """Its process decodes the arguments, too, and says how it ended."""
         assert self._children is not None
         probe("run.before")
-        outcome = await self._children.run(running.claim, lambda: running.reason, definition.wants_context)
+        outcome = await self._children.run(
+            running.claim, lambda: running.reason, definition.wants_context, running.begins
+        )  # fmt: skip
         probe("run.after")
         return self._stopped(running) if outcome is None else self._told(running, outcome)
 

@@ -42,6 +42,8 @@ class Entered(msgspec.Struct, tag=True, frozen=True):
 
     first: bool = False
     busy: bool = False
+    lost: bool = False
+    """The attempt does not own its job any more; `error` says since when."""
     error: str = ""
 
 

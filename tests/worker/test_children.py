@@ -136,6 +136,17 @@ async def test_a_default_timeout_for_sockets_is_not_for_ours(children: Children)
         socket.setdefaulttimeout(None)
 
 
+async def test_signals_for_everybody_do_not_end_one_that_starts(children: Children) -> None:
+    os.kill(await pid_of(children), signal.SIGKILL)
+    await until(lambda: living(children) == 0)
+    starting = asyncio.create_task(pid_of(children))
+    await until(lambda: living(children) == 1)
+    (pid,) = (child._process.pid for child in children._all if child.alive)
+    os.kill(pid, signal.SIGTERM)
+    os.kill(pid, signal.SIGINT)
+    assert await starting == pid
+
+
 async def test_an_attempt_that_cannot_begin_is_put_off(
     children: Children, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,9 +39,10 @@ def main() -> int:
     log_to_stderr(orders.log_level)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # it ends by being killed, which would lose what was printed
-    # The worker decides what these mean. Not SIG_IGN, which programs that a handler starts would inherit.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    # Not SIG_IGN, which programs that a handler starts would inherit.
+    for number in talk.SIGNALS:
         signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, talk.SIGNALS)
     os.register_at_fork(after_in_child=_own_signals)
     for fd in (orders.socket_fd, orders.pipe_fd):
         os.set_inheritable(fd, False)

@@ -256,6 +256,7 @@ class _Child(asyncio.Protocol):
             app=address, modules=modules, path=sys.path, socket_fd=theirs.fileno(), pipe_fd=reader, parent=os.getpid(),
             log_level=logging.getLogger().level,
         )  # fmt: skip
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, talk.SIGNALS)  # until it can say what they mean
         try:
             # Not awaited: a start that could be cancelled half-way would leave a process that nobody knows. And in this
             # thread, with which the kernel ends it.
@@ -270,6 +271,7 @@ class _Child(asyncio.Protocol):
             os.close(self._pipe_fd)
             raise
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
             os.close(reader)
 

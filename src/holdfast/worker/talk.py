@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -14,6 +15,9 @@ HEAD = 4
 """Bytes before a message that say how long it is."""
 WORDS = 64 * 1024
 """Most bytes of an error's message, and of its trace; far more than is stored."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""What they mean is the worker's business. A process starts with them blocked."""
 
 
 class Orders(msgspec.Struct, frozen=True):

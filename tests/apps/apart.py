@@ -115,9 +115,10 @@ def leave_thread(ctx: Context, gate: str) -> None:
 def fork(ctx: Context) -> list[Any]:
     """What becomes of a process that is told to end, and of one that asks."""
     methods = multiprocessing.get_context("fork")
-    sleeper = methods.Process(target=time.sleep, args=(30,))
-    sleeper.start()
-    sleeper.terminate()
+    sleepers = [methods.Process(target=time.sleep, args=(30,)) for _ in range(20)]
+    for sleeper in sleepers:
+        sleeper.start()
+        sleeper.terminate()
     answers = methods.SimpleQueue()
 
     def ask() -> None:
@@ -127,8 +128,9 @@ def fork(ctx: Context) -> list[Any]:
             answers.put(str(error))
 
     methods.Process(target=ask).start()
-    sleeper.join(10)
-    return [sleeper.exitcode, answers.get()]
+    for sleeper in sleepers:
+        sleeper.join(10)
+    return [*{sleeper.exitcode for sleeper in sleepers}, answers.get()]
 
 
 @hf.task(process=True)

@@ -42,8 +42,8 @@ def main() -> int:
     # Not SIG_IGN, which programs that a handler starts would inherit.
     for number in talk.SIGNALS:
         signal.signal(number, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, talk.SIGNALS)
-    os.register_at_fork(after_in_child=_own_signals)
+    _unblock_signals()
+    os.register_at_fork(before=_block_signals, after_in_parent=_unblock_signals, after_in_child=_own_signals)
     for fd in (orders.socket_fd, orders.pipe_fd):
         os.set_inheritable(fd, False)
     wire = Wire(socket.socket(fileno=orders.socket_fd))
@@ -56,10 +56,19 @@ def main() -> int:
     return 0
 
 
+def _block_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, talk.SIGNALS)
+
+
+def _unblock_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, talk.SIGNALS)
+
+
 def _own_signals() -> None:
-    """What a handler forks, such as by multiprocessing, can be ended as usual."""
+    """What a handler forks, such as by multiprocessing, can be ended as usual, and from its first moment."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _unblock_signals()
 
 
 def _load(orders: talk.Orders) -> Mapping[str, Definition]:

@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -158,7 +159,9 @@ def die(ctx: Context, how: str) -> None:
 
 @hf.task(process=True, max_attempts=2, timeout="500ms")
 def spin(ctx: Context) -> None:
-    """Over its time, and deaf."""
+    """Over its time, deaf, and with a program that it has started."""
+    program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    saw(ctx, f"program:{program.pid}")
     saw(ctx, "started")
     while True:
         pass

@@ -150,6 +150,9 @@ def test_over_its_time_it_is_killed_and_nothing_else(fleet: Fleet, tmp_path: Pat
     fleet.inbox.wait(job, "dead_letter")
     assert [error["error"] for error in fleet.inbox.job(job)["errors"]] == ["Timeout"] * 2
     assert all(gone(seen.pid) for seen in fleet.seen(job, "started"))
+    programs = [int(seen.what.partition(":")[2]) for seen in fleet.seen(job) if seen.what.startswith("program:")]
+    assert len(programs) == 2
+    wait_until(lambda: all(map(gone, programs)))
     fleet.inbox.wait(late)
     assert fleet.inbox.job(late)["result"] == "finished", "told in time, it may finish"
     gate.touch()

@@ -154,10 +154,10 @@ async def test_an_attempt_that_cannot_begin_is_put_off(
     os.kill(pid, signal.SIGKILL)
     await until(lambda: living(children) == 0)
     monkeypatch.setattr(children, "_address", "nowhere:hf")
-    assert await run(children, claim_of("where")) == Snoozed(1.0)
+    assert await run(children, claim_of("where")) == Snoozed(5.0)
     assert "could not begin: app: there is no module 'nowhere'" in caplog.text
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    assert await run(children, claim_of("where")) == Snoozed(1.0)
+    assert await run(children, claim_of("where")) == Snoozed(5.0)
     assert "No such file or directory: '/nonexistent/python'" in caplog.text
     monkeypatch.undo()
     await until(lambda: len(children._all) == 0)
@@ -209,7 +209,7 @@ async def test_closed_it_leaves_nothing_and_nobody_waiting(children: Children, t
     waiting = [run(children, claim_of("where")) for _ in range(4)]
     await until(lambda: len(children._all) > 1)
     await children.close()
-    assert [await one for one in waiting] == [Snoozed(1.0)] * 4
+    assert [await one for one in waiting] == [Snoozed(5.0)] * 4
     assert isinstance(await holding, Failed)
     assert (child.alive, children._all, children._starting) == (False, set(), set())
 

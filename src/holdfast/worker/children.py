@@ -32,7 +32,7 @@ from ..errors import Cancelled, ConfigurationError, LeaseLost, Timeout
 from ..model.job import Claim
 from ..model.outcome import Failed, Outcome, Snoozed
 from . import talk
-from .verdict import BUSY_AGAIN, OnceBusy
+from .verdict import OnceBusy
 
 log = logging.getLogger("holdfast.worker")
 
@@ -42,6 +42,8 @@ GIVE_IN = 0.5
 """Seconds that a handler has to end after it was told to."""
 IDLE = 60.0
 """Seconds without work after which a process ends."""
+PUT_OFF = 5.0
+"""Seconds until an attempt is tried again, perhaps elsewhere, for which there was no process."""
 LOOK_EVERY = 1.0
 CHILD = "holdfast.worker.child"
 CORES = os.cpu_count() or 1
@@ -96,8 +98,8 @@ class Children:
         try:
             child = await self._usable()
         except (Unstarted, OSError) as error:
-            log.error("%s %s could not begin: %s; trying again in %g s", claim.kind, claim.id, error, BUSY_AGAIN)
-            return Snoozed(BUSY_AGAIN)
+            log.error("%s %s could not begin: %s; it is put off by %g s", claim.kind, claim.id, error, PUT_OFF)
+            return Snoozed(PUT_OFF)
         ending = child.begin(claim)
         begins()
         try:
@@ -265,6 +267,7 @@ class _Child(asyncio.Protocol):
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "HOLDFAST_CHILD": msgspec.json.encode(orders).decode()},
                 pass_fds=(theirs.fileno(), reader),
+                process_group=0,
             )
         except BaseException:
             self._socket.close()
@@ -303,8 +306,9 @@ class _Child(asyncio.Protocol):
             log.debug("process %s is gone and cannot be told to stop", self._process.pid)
 
     def kill(self) -> None:
-        if self.alive:
-            self._process.send_signal(signal.SIGKILL)
+        """With what its handler has started, unless that has left its group."""
+        if self.alive:  # while it is not reaped, nobody else can have its number
+            os.killpg(self._process.pid, signal.SIGKILL)
         if self._pipe_fd >= 0:
             os.close(self._pipe_fd)
             self._pipe_fd = -1

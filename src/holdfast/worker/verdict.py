@@ -9,7 +9,7 @@ from ..model import payload
 from ..model.outcome import Abandoned, Lost, Outcome, Snoozed, failure, outcome_of
 
 BUSY_AGAIN = 1.0
-"""Seconds after which a job tries again that could not begin, such as for a once() block that another is inside."""
+"""Seconds after which a job tries again whose once() block another attempt is inside."""
 
 
 class OnceBusy(Exception):

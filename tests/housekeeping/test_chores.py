@@ -12,7 +12,7 @@ from tests.support.pooler import database_at, direct
 from tests.support.workers import Inbox
 
 from holdfast.housekeeping import loop
-from holdfast.housekeeping.chores import Chore, Done, Turn
+from holdfast.housekeeping.chores import Chore, Done, Turn, sweep
 from holdfast.housekeeping.loop import Housekeeper
 
 AT_ONCE = 0.001
@@ -156,6 +156,21 @@ async def test_no_sweep_soon_after_an_answer_that_was_held_up(inbox: Inbox) -> N
     while "sweep" not in await house.round():
         await asyncio.sleep(0.01)
     assert inbox.status(id) == "pending"
+    house._drop()
+
+
+async def test_a_sweep_that_an_outage_held_back_takes_nothing_that_ran_out_meanwhile(inbox: Inbox) -> None:
+    # It had its turn in good time, and its statement comes when the link speaks again.
+    long_out, just_out = claimed(inbox), claimed(inbox)
+    inbox.rows("update holdfast.inbox set lease_expires_at = now() + interval '1 hour' where id = %s", just_out)
+
+    async def held_back(turn: Turn) -> Done:
+        inbox.rows("update holdfast.inbox set lease_expires_at = clock_timestamp() where id = %s", just_out)
+        return await sweep(turn)
+
+    house = Housekeeper(database_at(inbox.url), AT_ONCE, 0, [Chore("sweep", 0, held_back, recovers=True)])
+    assert (await house.round())["sweep"] == 1
+    assert [inbox.status(id) for id in (long_out, just_out)] == ["pending", "processing"]
     house._drop()
 
 

@@ -27,11 +27,13 @@ _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A chore's turn: the transaction's connection, and where the last run left off."""
+    """A chore's turn: the transaction's connection, where the last run left off, and when this one began."""
 
     connection: Connection
     database: Database
     floor: datetime | None
+    now: datetime
+    """The database's time, as it answered in good time."""
 
     async def run(self, name: str, *arguments: Any) -> list[Any]:
         return list(await self.connection.fetch(self.database.sql("housekeeping", name), *arguments, timeout=60))
@@ -55,13 +57,12 @@ class Chore:
 
 async def sweep(turn: Turn) -> Done:
     """Return rows with expired leases."""
-    ((now,),) = await turn.run("clock")
     floor = _BEGINNING if turn.floor is None or random.random() < WHOLE_SWEEPS else turn.floor
-    rows = await turn.run("sweep", floor, BATCH)
+    rows = await turn.run("sweep", floor, turn.now, BATCH)
     for id, status, worker, generation in rows:
         log.warning("swept %s: worker %s lost generation %s, now %s", id, worker, generation, status)
     # A full batch may have left some behind: the next run starts at the beginning.
-    return Done(len(rows), None if len(rows) >= BATCH else now - SLACK)
+    return Done(len(rows), None if len(rows) >= BATCH else turn.now - SLACK)
 
 
 async def bury(turn: Turn) -> Done:

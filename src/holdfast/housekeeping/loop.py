@@ -103,11 +103,12 @@ class Housekeeper:
                 chore.name, f"{self._database.schema}.{chore.name}", self._early(chore),
             )  # fmt: skip
             held_up = self._note_answer(asked)
-            if not rows or (chore.recovers and (held_up or rows[0][1] < self._grace)):
+            if not rows or (chore.recovers and (held_up or rows[0][2] < self._grace)):
                 return None
+            floor, now, _ = rows[0]
             if chore.recovers:
                 probe("sweep.before")
-            done = await chore.work(Turn(connection, self._database, rows[0][0]))
+            done = await chore.work(Turn(connection, self._database, floor, now))
             await connection.execute(self._database.sql("housekeeping", "done"), chore.name, done.floor, done.rows)
         return done
 

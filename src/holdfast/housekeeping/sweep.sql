@@ -1,5 +1,7 @@
 -- Recover rows whose lease ran out: pending again after the backoff, or dead letters when no attempt is left.
--- Takes    $1 floor: leases that ended before it were swept already; $2 batch.
+-- Takes    $1 floor: leases that ended before it were swept already; $2 the time by which they must have ended, which is
+--          that of an answer of this turn: on its way during an outage, this statement may come much later, when every
+--          lease is out; $3 batch.
 -- Returns  id, status, worker and generation that lost it.
 -- Locks    the rows, in order of id, skipping locked ones (their owner is writing about them); never waits.
 -- Index    idx_inbox_stale_processing, from the floor on.
@@ -10,9 +12,9 @@ with expired as materialized (
         from holdfast.inbox i
         where i.status = 'processing'
           and i.lease_expires_at >= $1
-          and i.lease_expires_at < holdfast.clock()
+          and i.lease_expires_at < $2
         order by i.lease_expires_at
-        limit $2
+        limit $3
     ) e
     order by e.id
 ),
@@ -21,7 +23,7 @@ locked as materialized (
     from expired e
     join holdfast.inbox i on i.id = any (array[e.id])
     where i.status::text = 'processing'
-      and i.lease_expires_at < holdfast.clock()
+      and i.lease_expires_at < $2
     order by e.id
     for update of i skip locked
 )

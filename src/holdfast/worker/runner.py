@@ -192,7 +192,7 @@ class JobRunner:
     def _told(self, running: Running, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Failed):
             claim = running.claim
-            log.info("%s %s attempt %s failed: %s", claim.kind, claim.id, claim.attempt, outcome.last_error())
+            log.info("%s %s attempt %s failed: %r", claim.kind, claim.id, claim.attempt, outcome.last_error())
         return outcome
 
     # The desk

@@ -149,7 +149,7 @@ class Calls:
 
 
 async def _copy(connection: Connection, maker: Maker, orders: Orders) -> list[Job]:
-    sql, parameters = copying.question(maker.database, maker.terms)
+    sql, parameters = copying.question(maker.database, maker.terms, len(orders))
     form = copying.form(len(orders), maker.terms, await connection.fetchrow(sql, *parameters))
     mistakes: list[Exception] = []
 

@@ -267,7 +267,7 @@ async def test_release_worker_hands_back_all_of_one_worker(one: Session) -> None
     ids = await one.add(6)
     await one.claim("w1", limit=4)
     await one.claim("w2", limit=1)
-    rows = await one.inbox("release_worker", "w1")
+    rows = await one.inbox("release_worker", "w1", [])
     assert sorted(row[0] for row in rows) == sorted(ids[:4])
     states = {id: (await one.row(id))["status"] for id in ids}
     assert [states[id] for id in ids] == ["pending"] * 4 + ["processing", "pending"]
@@ -315,7 +315,7 @@ async def test_locked_rows_are_skipped_without_waiting(one: Session, two: Sessio
     generations = [claim.generation for claim in claims]
     arguments: dict[str, tuple[Any, ...]] = {
         "release": (ids, generations, "w1"),
-        "release_worker": ("w1",),
+        "release_worker": ("w1", []),
         "renew": (ids, generations, "w1", 90.0),
         "revive": (ids,),
     }

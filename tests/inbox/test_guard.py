@@ -22,7 +22,7 @@ WORKERS_STATEMENTS: dict[str, Arguments] = {
     "release": lambda id, generation, fence, worker: ([id], [generation], worker),
     "renew": lambda id, generation, fence, worker: ([id], [generation], worker, 90.0),
     # The keeper's word about a whole process: it names no generation, since it means all of them.
-    "release_worker": lambda id, generation, fence, worker: (worker,),
+    "release_worker": lambda id, generation, fence, worker: (worker, []),
     # The fence is one claim's alone, so it stands for worker and generation.
     "once_enter": lambda id, generation, fence, worker: ("key", id, fence),
 }

@@ -117,7 +117,7 @@ HOT: dict[str, Expected] = {
     "inbox/renew": Expected(PKEY, [(IDS, GENERATIONS, "w1", 90.0)], sorts=True),
     "inbox/release": Expected(PKEY, [(IDS, GENERATIONS, "w1")], sorts=True),
     # Once per death of a worker, what is in flight.
-    "inbox/release_worker": Expected({"idx_inbox_stale_processing": "", **PKEY}, [("w1",)]),
+    "inbox/release_worker": Expected({"idx_inbox_stale_processing": "", **PKEY}, [("w1", [])]),
     "inbox/held": Expected(PKEY, [(IDS, GENERATIONS, "w1")]),
     "inbox/confirm": Expected(ARCHIVE, [(IDS, GENERATIONS, "w1")]),
     # It holds only what was cancelled while running.

@@ -22,6 +22,8 @@ class Ear:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self.heard: list[str] = []
+        self.more: list[str] = []
+        """What was said at the same time about further jobs."""
 
     def hear(self, connection: object, pid: int, channel: str, payload: object) -> None:
         self.heard.append(str(payload))
@@ -33,6 +35,7 @@ class Ear:
             while "end" not in self.heard:
                 await asyncio.sleep(0.001)
         told, self.heard = self.heard[: self.heard.index("end")], []
+        self.more = [payload for payload in told if payload.startswith("+")]
         return [payload for payload in told if payload.startswith(":")]
 
 

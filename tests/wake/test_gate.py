@@ -152,6 +152,7 @@ async def test_every_door_wakes_and_asks_once(hf: Holdfast, inbox: Inbox, ear: E
     await flags.up("asleep")
     await door(hf, t, inbox)
     assert await ear.told() == [":default"]
+    assert ear.more == (["+49:default"] if door in (many, many_keyed, copied) else [])
     assert inbox.one("select count(*) from wakes") == 1
 
 
@@ -161,11 +162,12 @@ def count_the_calls_of_wake(inbox: Inbox) -> None:
     inbox.rows(itself.replace("holdfast.wake", "holdfast.wake_itself", 1))
     inbox.rows("create table wakes (called_at timestamptz default clock_timestamp())")
     inbox.rows("""
-        create or replace function holdfast.wake(queue text, delay float8 default null, at timestamptz default null)
+        create or replace function holdfast.wake(
+            queue text, delay float8 default null, at timestamptz default null, jobs int default 1)
             returns boolean language plpgsql as $$
         begin
-            insert into wakes default values;
-            return holdfast.wake_itself(queue, delay, at);
+            insert into public.wakes default values;
+            return holdfast.wake_itself(queue, delay, at, jobs);
         end $$
     """)
 

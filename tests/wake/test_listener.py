@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import statistics
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -193,8 +194,8 @@ class Sleeper:
         self.woken = 0
         self.kept = Kept(self.ledger, signal=lambda: None, wake=self._wake, stopped=lambda: stopped)
 
-    def now(self, state: int, look_in: float = NEVER) -> None:
-        self.ledger.set_state(state, look_in)
+    def now(self, state: int, look_in: float = NEVER, room: int = 1) -> None:
+        self.ledger.set_state(state, look_in, room)
 
     def _wake(self) -> None:
         self.woken += 1
@@ -225,19 +226,53 @@ async def host(inbox: Inbox, *sleepers: Sleeper) -> AsyncIterator[Listener]:
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_one_sleeper_per_notification_and_one_for_many_at_once(inbox: Inbox) -> None:
+def woken(*sleepers: Sleeper) -> list[int]:
+    return [sleeper.woken for sleeper in sleepers]
+
+
+async def calm(it: Listener, *sleepers: Sleeper) -> None:
+    """Producers see that somebody sleeps, one was called for that, and this is over; from here on we count anew."""
+    await until(lambda: bool(it._up))
+    for _ in range(2):
+        await asyncio.sleep(2 * listener.AFTERWARDS)
+        await until(lambda: not it._called and not it._jobs)
+    for sleeper in sleepers:
+        sleeper.woken = 0
+
+
+async def test_one_sleeper_per_notification_in_turn(inbox: Inbox) -> None:
     sleepers = [Sleeper(state) for state in (marks.BUSY, marks.ASLEEP, marks.AWAKE, marks.ASLEEP)]
-    async with host(inbox, Sleeper(marks.ASLEEP, stopped=True), *sleepers) as it:
+    stopped = Sleeper(marks.ASLEEP, stopped=True)
+    async with host(inbox, stopped, *sleepers) as it:
+        await calm(it, *sleepers)
         for told in range(4):
             inbox.one("select pg_notify(holdfast.channel(), ':default')")
-            await until(lambda told=told: sum(sleeper.woken for sleeper in sleepers) == told + 1)  # type: ignore[misc]
-        assert [sleeper.woken for sleeper in sleepers[::2]] == [0, 0], "neither the busy nor the wakeful one"
-        assert all(sleeper.woken for sleeper in sleepers[1::2]), "in turn"
-        for payload in (":mail", ":default", ":default", ":default"):
+            await until(lambda told=told: sum(woken(*sleepers)) == told + 1)  # type: ignore[misc]
+            await asyncio.sleep(2 * listener.AFTERWARDS)
+        assert woken(*sleepers[::2]) == [0, 0], "neither the busy nor the wakeful one"
+        assert all(woken(*sleepers[1::2])), "in turn"
+
+
+async def test_as_many_sleepers_are_called_as_there_is_work_for(inbox: Inbox) -> None:
+    sleepers = [Sleeper(marks.ASLEEP) for _ in range(4)]
+    async with host(inbox, *sleepers) as it:
+        await calm(it, *sleepers)
+        for payload in (":mail", ":default", ":default", ":default"):  # in one read
             it._hear(None, 0, "", payload)
-        await until(lambda: sum(sleeper.woken for sleeper in sleepers) == 5)
-        await asyncio.sleep(0.05)
-        assert sum(sleeper.woken for sleeper in sleepers) == 5, "many at once are one"
+        await until(lambda: sorted(woken(*sleepers)) == [0, 1, 1, 1])
+        await calm(it, *sleepers)
+        inbox.one("select pg_notify(holdfast.channel(), ':default'), pg_notify(holdfast.channel(), '+39:default')")
+        await until(lambda: woken(*sleepers) == [1, 1, 1, 1])
+        for sleeper in sleepers:
+            sleeper.now(marks.ASLEEP, room=20)
+        await calm(it, *sleepers)
+        for payload in (":default", "+24:default"):
+            it._hear(None, 0, "", payload)
+        it._call()
+        assert sorted(woken(*sleepers)) == [0, 0, 1, 1], "two have room for 25"
+        it._hear(None, 0, "", ":default")
+        it._call()
+        assert sorted(woken(*sleepers)) == [0, 0, 1, 2], "there is room for it, but the look may be over already"
 
 
 async def test_flags_follow_what_lasts_and_cost_nothing_while_nothing_changes(inbox: Inbox, flags: Flags) -> None:
@@ -307,11 +342,13 @@ async def test_under_load_producers_notify_next_to_nobody(hf: Holdfast, inbox: I
             await t.enqueue(sent)
 
     while not flags.count("awake"):
-        await asyncio.gather(*(produce(sent + 20) for _ in range(4)))
-    await ear.told()
-    before = sent
-    await asyncio.gather(*(produce(before + 3000) for _ in range(4)))
-    told = await ear.told()
+        await asyncio.gather(*(produce(sent + 20) for _ in range(12)))
+    shares = []
+    for _ in range(5):  # a machine that stands still for a moment stops the stream, and then it is right to call
+        await ear.told()
+        before = sent
+        await asyncio.gather(*(produce(before + 600) for _ in range(12)))
+        shares.append(len(await ear.told()) / (sent - before))
     await until(lambda: busy.engine.tally.completed == sent)
     await busy.stop()
-    assert len(told) <= (sent - before) * 0.02, f"{len(told)} of {sent - before}"
+    assert statistics.median(shares) <= 0.02, shares

@@ -20,9 +20,9 @@ from .enqueue import Order, Terms
 BINARY_FROM = 2000
 
 
-def question(database: Database, terms: Terms) -> tuple[str, tuple[object, ...]]:
-    """What to ask the server before COPY; `form` takes the answer."""
-    parameters = (terms.queue, terms.ordered, terms.skips, terms.delay, terms.instant)
+def question(database: Database, terms: Terms, number: int) -> tuple[str, tuple[object, ...]]:
+    """What to ask the server before a COPY of so many; `form` takes the answer."""
+    parameters = (terms.queue, terms.ordered, terms.skips, terms.delay, terms.instant, number)
     return database.sql("inbox", "enqueue_copy"), parameters
 
 

@@ -24,5 +24,5 @@ made as (
     order by j.n
     returning id
 )
-select count(*) as number, holdfast.wake($5::text, $7::float8, $8::text::timestamptz) as woken
+select count(*) as number, holdfast.wake($5::text, $7::float8, $8::text::timestamptz, count(*)::int) as woken
 from made

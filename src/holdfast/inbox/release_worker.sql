@@ -1,13 +1,15 @@
--- Hand back everything a dead worker still holds; none of it is known to have started, so the attempt is given back.
--- Takes    $1 worker.
+-- Hand back everything that a worker holds, but for what it has started: it is dead, or it does not run now. None of the
+-- rest is known to have started, so the attempt is given back.
+-- Takes    $1 worker, $2 ids of what it has started.
 -- Returns  the ids handed back.
 -- Locks    the rows, in the order of the index, skipping locked ones; never waits.
--- Index    idx_inbox_stale_processing: it walks what is in flight, once per death of a worker.
+-- Index    idx_inbox_stale_processing: it walks what is in flight, once per death or silence of a worker.
 with held as materialized (
     select i.id
     from holdfast.inbox i
     where i.status = 'processing'
       and i.claimed_by = $1
+      and i.id <> all ($2::uuid[])
     order by i.lease_expires_at, i.id
     for update skip locked
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -28,6 +28,11 @@ async def heartbeat(link: Link, counters: Mapping[str, Mapping[str, int]]) -> di
     encoded = [msgspec.json.encode(c).decode() for c in counters.values()]
     rows = await link.run("ownership", "heartbeat", list(counters), encoded)
     return {row[0]: row[1] for row in rows}
+
+
+async def absent(link: Link, workers: Collection[str]) -> list[str]:
+    """These do not run now: others may have what they own. Those of whom that is news."""
+    return [row[0] for row in await link.run("ownership", "absent", list(workers))]
 
 
 async def leave(link: Link, worker: str, status: str, counters: Mapping[str, int] | None = None) -> None:

@@ -1,12 +1,18 @@
 """Claiming, in two loops: along the lanes, as many rows as there is room for; and through the ordered keys whose row
-has just ended here. Sleeps when there is nothing, and is woken when something comes."""
+has just ended here.
+
+With nothing to do it sleeps until it is called, or for `poll_max`. It sleeps that long only if producers could see,
+before its last look, that it wants to be called: what came before that was found by the look, and what comes later
+calls. Until then it looks often. While jobs come thick and fast it stays awake instead, and nobody needs to call.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from ..db.link import Link, backoff
@@ -18,16 +24,17 @@ from . import ledger as marks
 from .completer import Completer
 from .hands import UNWRITTEN, Hands
 from .ledger import Ledger
+from .pace import NAP, Pace
 from .settings import WorkerSettings
 from .solo import Solo
 from .tally import Tally
 
 log = logging.getLogger("holdfast.worker")
 
-SOON = 0.02
-"""Seconds: a worker that looks again within them is awake, and nobody needs to wake it."""
-IN_VAIN = 0.015
-"""Seconds for which a worker that was woken for nothing does not hear; so a flood of wake-ups is no flood of looks."""
+BACKLOG = 3
+"""Full claims in a row after which more is claimed than there are free hands: a few jobs are for all who sleep."""
+OCCUPIED = 0.02
+"""Seconds after which a worker without room says so: it is not awake for others' work any more."""
 
 
 class Claiming:
@@ -59,6 +66,12 @@ class Claiming:
         self._vacant = asyncio.Event()
         """An ordered row has ended here: its key may have a next one."""
         self.woken = asyncio.Event()
+        self._pace = Pace()
+        self._full = 0
+        """How many claims in a row brought as many rows as they could."""
+        self._pause = settings.poll_min
+        self.stir: Callable[[], None] = lambda: None
+        """Tell the listener that the ledger says something new; set by whoever runs the engine."""
 
     def vacate(self, claim: Claim) -> None:
         """This row of an ordered key has ended here."""
@@ -80,15 +93,13 @@ class Claiming:
     # Along the lanes
 
     async def along_lanes(self) -> None:
-        pause = self._settings.poll_min
         failures = 0
         while not self._draining.is_set():
             want = self._want()
             if want <= 0:
-                self._ledger.set_state(marks.BUSY)
                 await self._wait_demand()
                 continue
-            woken = self.woken.is_set()
+            called, reachable = self.woken.is_set(), self._ledger.reachable
             self.woken.clear()
             try:
                 found = await self._claim(want)
@@ -101,16 +112,10 @@ class Claiming:
                 await self._sleep(backoff(failures))
                 continue
             if found:
-                pause = self._settings.poll_min
-                self._ledger.set_state(marks.AWAKE)
-                continue
-            if woken:  # another was quicker, or it is nothing for us
-                self._ledger.set_state(marks.AWAKE, IN_VAIN)
-                await self._sleep(IN_VAIN)
-            nap = pause * random.uniform(0.75, 1.25)
-            self._ledger.set_state(marks.AWAKE if nap <= SOON else marks.ASLEEP, nap)
-            if await self._doze(nap):
-                pause = min(pause * 1.5, self._settings.poll_max)
+                self._pause = self._settings.poll_min
+                self._ledger.set_state(marks.AWAKE, room=want)
+            else:
+                await self._rest(want, called, reachable)
         self._ledger.set_state(marks.BUSY)
 
     async def _claim(self, want: int) -> bool:
@@ -129,6 +134,9 @@ class Claiming:
         if batch.suspects is not None:
             self._solo.wait = batch.suspects
         self._tally.rescans = self.claimer.rescans
+        self._full = self._full + 1 if len(batch.claims) >= want else 0
+        if batch.claims:
+            self._pace.found(len(batch.claims), time.monotonic())
         if len(batch.claims) >= self._settings.concurrency:
             self._hands.take_soon(batch.claims, at)  # and send the next claim first: the server works meanwhile
         elif batch.claims:
@@ -144,7 +152,7 @@ class Claiming:
             return 0
         vacated = self.claimer.guarded.vacated  # each may hand over one row while this claim is under way
         held = self._hands.held + vacated
-        ahead = self._hands.ahead
+        ahead = self._hands.ahead if self._full >= BACKLOG else 0
         room = min(self._settings.concurrency + ahead - held, self._settings.batch, self._room - vacated)
         return room if room >= max(1, ahead // 2) or not self._hands.waiting else 0
 
@@ -189,11 +197,34 @@ class Claiming:
 
     # Waiting
 
+    async def _rest(self, room: int, called: bool, reachable: bool) -> None:
+        """After a look that found nothing. `called`: somebody asked for it; `reachable`: somebody could have."""
+        now = time.monotonic()
+        if self._pace.stays_awake(now):
+            self._ledger.set_state(marks.AWAKE, NAP, room)
+            await self._doze(NAP)
+            return
+        if called and (deaf := self._pace.in_vain(now)):  # another was quicker, or it is nothing for us
+            self._ledger.set_state(marks.DEAF, deaf, room)
+            await self._sleep(deaf)
+        pause = self._settings.poll_max if reachable else self._pause
+        nap = pause * random.uniform(0.75, 1.25)
+        self._ledger.set_state(marks.ASLEEP, nap, room)
+        if not self._ledger.reachable:
+            self.stir()
+        if await self._doze(nap):
+            self._pause = min(self._pause * 1.5, self._settings.poll_max)
+
     async def _wait_demand(self) -> None:
         self._hands.demand.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
-                await self._hands.demand.wait()
+        self._ledger.set_state(marks.BUSY)
+        for seconds in (OCCUPIED, 1.0):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._hands.demand.wait()
+                return
+            if self._ledger.left_alone:
+                self.stir()
 
     async def _sleep(self, seconds: float) -> None:
         with suppress(TimeoutError):

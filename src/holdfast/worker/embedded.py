@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..ownership import members
@@ -48,6 +49,7 @@ class EmbeddedWorker:
             register=lambda: _later(loop, self.engine.register_again),
         )
         self._thread = _KeeperThread(self._app, self._settings, kept)
+        self.engine.claiming.stir = self._thread.stir
         self._thread.start()
 
     async def stop(self) -> None:
@@ -80,9 +82,11 @@ class _KeeperThread(threading.Thread):
         self._loop = asyncio.new_event_loop()
         self._task: asyncio.Task[None] | None = None
 
+        self._keeper: Keeper | None = None
+
     def run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        keeper = Keeper(self._app.database, self._settings, served_queues(self._app, self._settings))
+        self._keeper = keeper = Keeper(self._app.database, self._settings, served_queues(self._app, self._settings))
         keeper.workers.append(self._kept)
         self._task = self._loop.create_task(keeper.run())
         try:
@@ -91,6 +95,12 @@ class _KeeperThread(threading.Thread):
             pass
         finally:
             self._loop.close()
+
+    def stir(self) -> None:
+        """From the application's thread."""
+        if self._keeper is not None:
+            with suppress(RuntimeError):  # its loop has been closed
+                self._loop.call_soon_threadsafe(self._keeper.stir)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._cancel)

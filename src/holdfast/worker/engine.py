@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,7 @@ class Engine:
         self._runner: JobRunner
         self._hand_tasks: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
+        self._watching: asyncio.Task[None] | None = None
         self.on_failure: Callable[[BaseException], None] = lambda error: None
         """Called when a loop of the engine itself ends by an error; set by whoever runs it."""
 
@@ -98,11 +99,14 @@ class Engine:
             hand = asyncio.create_task(self._hands.work(self._runner), name=f"holdfast hand {number}")
             hand.add_done_callback(self._loop_ended)
             self._hand_tasks.append(hand)
-        for loop in (self.claiming.along_lanes, self.claiming.through_keys, self._watch):
-            task = asyncio.create_task(loop(), name=f"holdfast {loop.__name__}")
-            task.add_done_callback(self._loop_ended)
-            self._loops.append(task)
+        self._loops += [self._run_loop(self.claiming.along_lanes), self._run_loop(self.claiming.through_keys)]
+        self._watching = self._run_loop(self._watch)
         log.info("worker %s started: queues %s, concurrency %s", self.name, self._queues, self.settings.concurrency)
+
+    def _run_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        task = asyncio.create_task(loop(), name=f"holdfast {loop.__name__}")
+        task.add_done_callback(self._loop_ended)
+        return task
 
     async def _enter(self) -> None:
         connection = await self._database.connect("start")
@@ -188,6 +192,8 @@ class Engine:
         await self._runner.close()
         await self._release_unknown()
         await self.claiming.release_vacated()
+        if self._watching is not None:  # until the very end: it shows the keeper that this loop runs
+            self._watching.cancel()
         self._hands.publish()
 
     async def leave(self) -> None:
@@ -215,7 +221,7 @@ class Engine:
         """A claim whose answer was lost may have left rows in our name; nothing runs any more, so they can go."""
         if not self._hands.running:
             with suppress(Unreachable, Contended):
-                await self._write_link.run("inbox", "release_worker", self.name, deadline=5)
+                await self._write_link.run("inbox", "release_worker", self.name, [], deadline=5)
 
     async def _say(self, status: str) -> None:
         try:
@@ -225,6 +231,7 @@ class Engine:
 
     async def _watch(self) -> None:
         while True:
+            self.ledger.pulse()
             await asyncio.sleep(WATCH_EVERY)
             self._hands.watch()
 

@@ -1,7 +1,9 @@
 """The hands of a worker: a fixed number, each takes the next claimed row, runs the attempt, and hands on how it ended.
 
 A hand is free when its handler returns, not when the ending is written. Claimed rows that still wait after STALE
-seconds, because something slow holds every hand, go back to the others.
+seconds, because something slow holds every hand, go back to the others. When a handler blocks the event loop itself,
+the keeper recalls them. So a row counts as started first, and is then looked at once more: who recalls says so first,
+and looks then which have started. Of the two, one sees the other.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ AHEAD = 0.1
 STALE = 2.0
 TURN = 0.001
 """Seconds that the hands take at a time, all together, before the event loop goes round."""
+AHEAD_BYTES = 32 * 1024 * 1024
+"""Most bytes of payloads that are claimed ahead, as far as the latest ones tell."""
 UNWRITTEN = 2000
 """Most endings that may wait to be written before nothing more is started."""
 
@@ -62,6 +66,8 @@ class Hands:
         self._turn_ends = 0.0
         self._turn_ended = False
         self._handler_time = AHEAD
+        self._payload_bytes = 0.0
+        """Of a payload, lately."""
         self.demand = asyncio.Event()
         """There is room, or will be in a moment."""
         self.vacate: Callable[[Claim], None] = lambda claim: None
@@ -85,7 +91,8 @@ class Hands:
         """How many rows to hold beyond the running ones."""
         if self._handler_time >= AHEAD:
             return 0
-        return min(self._settings.prefetch, int(self._settings.concurrency * AHEAD / max(self._handler_time, 1e-6)))
+        in_time = self._settings.concurrency * AHEAD / max(self._handler_time, 1e-6)
+        return int(min(self._settings.prefetch, in_time, AHEAD_BYTES / max(self._payload_bytes, 1)))
 
     def waits(self, claim: Claim) -> bool:
         return claim in self._ready
@@ -109,12 +116,22 @@ class Hands:
         for claim in claims:
             claim.slot = hold(claim.id, claim.generation, at)
         self._tally.claimed += len(claims)
+        self._weigh(claims)
+        if self._ledger.recalled(at):
+            for claim in claims:
+                self._completer.add(claim, Released())
+            return
         self._ready.extend(claims)
         self._begin_turn()
         for _ in range(min(len(claims), len(self._idle))):
             future = self._idle.popleft()
             if not future.done():
                 future.set_result(None)
+
+    def _weigh(self, claims: list[Claim]) -> None:
+        """Quick to believe that payloads are large, slow to believe that they are small."""
+        mean = sum([len(claim.payload) for claim in claims]) / len(claims)
+        self._payload_bytes += (mean - self._payload_bytes) * (1 if mean > self._payload_bytes else 0.1)
 
     def release_ready(self) -> None:
         """Hand back what did not start."""
@@ -160,7 +177,7 @@ class Hands:
         self._turn_ends = time.perf_counter() + TURN
 
     async def _run(self, claim: Claim, hand: asyncio.Task[None]) -> None:
-        if self._ledger.signal_of(claim.slot) == marks.LOST or self._ledger.expired(claim.slot, self._settings.lease):
+        if self._ledger.expired(claim.slot, self._settings.lease):
             self._completer.add(claim, Lost())
             return
         if claim.cancelled:
@@ -175,6 +192,9 @@ class Hands:
             running.begins = lambda: self._start_clock(running, definition)
         else:
             self._start_clock(running, definition)
+        if (signal := self._ledger.signal_of(claim.slot)) in (marks.LOST, marks.RECALLED):  # after it counts as started
+            self._completer.add(claim, Lost() if signal == marks.LOST else Released())
+            return
         self._running[claim.slot] = running
         self._tally.started += 1
         # If this raises, the worker ends and a thread may still be at it: the row stays in the ledger, for the

@@ -31,6 +31,12 @@ from .settings import WorkerSettings
 log = logging.getLogger("holdfast.keeper")
 
 BATCH = 1000
+BLOCKED = 2.0
+"""Seconds after which a worker whose event loop does not run counts as blocked, and what it has not started goes back."""
+ABSENT = 5.0
+"""Seconds after which it does not count as live, so that others have the buckets it owns; a stopped one at once."""
+SETTLING = 0.01
+"""Seconds in which a worker that is just starting a row has said so."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +56,8 @@ class Kept:
     """Somebody asked for it in the registry."""
     register: Callable[[], None] = lambda: None
     """The registry does not know it: pruned by hand, or restored from a backup."""
+    recalled: int = 0
+    """When what it had not started was last handed back; 0: not since its loop ran last."""
 
 
 Batch = tuple[Kept, Sequence[Held]]
@@ -68,6 +76,7 @@ class Keeper:
         self._beat_at = 0
         self._news = True
         """Is there something to say or to be told before the next heartbeat is due?"""
+        self._absent: set[str] = set()
         self.workers: list[Kept] = []
         hears = settings.notify and not database.pooler
         self.listener = Listener(database, queues, self.workers, self._hear_news) if hears else None
@@ -117,6 +126,11 @@ class Keeper:
         while not any(kept.ledger.name for kept in self.workers):
             await asyncio.sleep(min(0.1, self._tick))
 
+    def stir(self) -> None:
+        """A worker falls asleep, or has no room: producers should see it soon."""
+        if self.listener is not None:
+            self.listener.stir()
+
     def _hear_news(self) -> None:
         """Somebody wrote into the registry: heartbeat with the next round, which brings the answer."""
         self._news = True
@@ -130,9 +144,14 @@ class Keeper:
             while due:
                 await self._renew(*due[0])
                 del due[0]
+            for kept in self.workers:
+                await self._recall_if_blocked(kept)
             if any(rows for _, rows in held):
                 await self._pass_cancellations()
             # A round early rather than late: a drain is to be noticed within one interval.
+            absent = {kept.ledger.name for kept in self.workers if _is_absent(kept)}
+            if absent != self._absent:
+                self._absent, self._news = absent, True
             if self._news or now - self._beat_at > (self._settings.heartbeat - self._tick) * 1e9:
                 self._news = False
                 self._beat_at = now
@@ -150,6 +169,8 @@ class Keeper:
             return []
         due = []
         for row in rows:
+            if row.recalled:
+                continue
             if row.state == marks.RUNNING and row.kill_at and row.kill_at < now:
                 kept.overdue(row)
             elif now - row.renewed > self._settings.lease * 1e9:
@@ -197,6 +218,27 @@ class Keeper:
             log.warning("worker %s lost the lease of %s, generation %s", kept.ledger.name, row.id, row.generation)
             kept.signal()
 
+    async def _recall_if_blocked(self, kept: Kept) -> None:
+        """Hand back what a worker has claimed and not started, if its event loop does not run: others can.
+
+        Also rows of which only the server knows: the answer to their claim waits for the loop.
+        """
+        if kept.ledger.silence < BLOCKED:
+            kept.recalled = 0
+        elif marks.now() - kept.recalled > self._settings.renew_every * 1e9:
+            kept.recalled = marks.now()
+            kept.ledger.recall()
+            for row in kept.ledger.held():
+                if row.state == marks.HELD:
+                    kept.ledger.signal(row, marks.RECALLED)
+            await asyncio.sleep(SETTLING)
+            started = [row.id for row in kept.ledger.held() if row.state != marks.HELD]
+            back = await self._link.run("inbox", "release_worker", kept.ledger.name, started)
+            log.warning(
+                "worker %s does not run: its process is %s; %s jobs that it had not started go to others",
+                kept.ledger.name, "stopped" if kept.stopped() else "blocked by a handler", len(back),
+            )  # fmt: skip
+
     async def _pass_cancellations(self) -> None:
         asked = await renew.cancelled(self._link, [kept.ledger.name for kept in self.workers])
         for kept in self.workers:
@@ -207,10 +249,17 @@ class Keeper:
 
     async def _heartbeat(self) -> None:
         listening = self.listener is not None and self.listener.listening
+        named = [kept for kept in self.workers if kept.ledger.name]
+        away = [kept.ledger.name for kept in named if _is_absent(kept)]
+        if away:
+            for name in await members.absent(self._link, away):
+                log.warning(
+                    "worker %s does not count as live until it runs again; others have the buckets it owned", name
+                )
         counters = {
             kept.ledger.name: {**kept.ledger.counters(), "listening": listening}
-            for kept in self.workers
-            if kept.ledger.name
+            for kept in named
+            if kept.ledger.name not in away
         }
         if not counters:
             return
@@ -224,3 +273,8 @@ class Keeper:
                 case None:
                     log.warning("worker %s is not in the registry; it registers again", kept.ledger.name)
                     kept.register()
+
+
+def _is_absent(kept: Kept) -> bool:
+    silence = kept.ledger.silence
+    return silence > ABSENT or (silence > BLOCKED and kept.stopped())

@@ -1,11 +1,12 @@
 """The ledger: what a worker process holds, in memory that its keeper can read without its help.
 
-    header   the keeper's last beat, whether the worker sleeps, its id, its counters
+    header   the keeper's last beat, its flags and its last recall; whether the worker sleeps, when its loop last ran,
+             its id, its counters
     slots    state, signal, id, generation, when the lease was last looked after, when the process must be ended
 
-The worker writes everything but `signal` and `renewed`; the keeper writes those. A slot's state is written last when
-it is filled and first when it is emptied, and the keeper reads it before and after the rest, so a torn read is noticed.
-Times are of CLOCK_BOOTTIME: they go on while the machine sleeps, and are the same in every process.
+The worker writes everything but `signal`, `renewed` and the keeper's part of the header. A slot's state is written last
+when it is filled and first when it is emptied, and the keeper reads it before and after the rest, so a torn read is
+noticed. Times are of CLOCK_BOOTTIME: they go on while the machine sleeps, and are the same in every process.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from typing import Final
 from uuid import UUID
 
 FREE, HELD, RUNNING, ENDED = range(4)
-NONE, LOST, CANCELLED = range(3)
-BUSY, AWAKE, ASLEEP = range(3)
-"""Of a worker: it has no room and will not look for work; it looks again in a moment; it has room and sleeps."""
+NONE, LOST, CANCELLED, RECALLED = range(4)
+BUSY, AWAKE, ASLEEP, DEAF = range(4)
+"""Of a worker: it has no room and will not look for work; it looks again in a moment; it has room and sleeps; the same,
+but it was called in vain and answers a call a little later."""
+CALLED_FOR, LEFT_ALONE = 1, 2
+"""What producers see: somebody here is asleep and wants to be called; somebody here is awake, so nobody is called."""
 
 LATE: Final = 100_000_000
 """Nanoseconds after the time of its next look after which a worker counts as kept from it."""
@@ -41,9 +45,13 @@ _AT_KILL: Final = _AT_BODY + 32
 
 _AT_BEAT: Final = 0
 _AT_STATE: Final = 8
+_AT_FLAGS: Final = 9
 _AT_NAME: Final = 16
 _NAME: Final = 128
 _AT_LOOK: Final = 144
+_AT_ROOM: Final = 152
+_AT_PULSE: Final = 160
+_AT_RECALL: Final = 168
 _AT_COUNTERS: Final = 256
 
 COUNTERS: Final = (
@@ -68,10 +76,16 @@ class Held:
 
     slot: int
     state: int
+    signal: int
     id: UUID
     generation: int
     renewed: int
     kill_at: int
+
+    @property
+    def recalled(self) -> bool:
+        """It has not started and has been handed back; the worker does not know yet."""
+        return self.state == HELD and self.signal == RECALLED
 
 
 class Ledger:
@@ -141,10 +155,29 @@ class Ledger:
         data = name.encode()[: _NAME - 1]
         self._map[_AT_NAME : _AT_NAME + _NAME] = data.ljust(_NAME, b"\0")
 
-    def set_state(self, state: int, look_in: float = 0.0) -> None:
-        """BUSY, or AWAKE or ASLEEP with the seconds until the next look for work."""
+    def set_state(self, state: int, look_in: float = 0.0, room: int = 0) -> None:
+        """BUSY, or another state with the seconds until the next look for work, and for how many rows there is room."""
         _NUMBER.pack_into(self._map, _AT_LOOK, now() + int(look_in * 1e9))
+        _NUMBER.pack_into(self._map, _AT_ROOM, room)
         self._map[_AT_STATE] = state
+
+    @property
+    def reachable(self) -> bool:
+        """Would a producer that brings work call this host now?"""
+        return self._map[_AT_FLAGS] == CALLED_FOR
+
+    @property
+    def left_alone(self) -> bool:
+        """Do producers call nobody, because somebody of this host is awake?"""
+        return bool(self._map[_AT_FLAGS] & LEFT_ALONE)
+
+    def pulse(self) -> None:
+        """The event loop runs."""
+        _NUMBER.pack_into(self._map, _AT_PULSE, now())
+
+    def recalled(self, at: int) -> bool:
+        """Has the keeper handed back what was claimed by a call of that time, as far as it had not started?"""
+        return bool(at <= _NUMBER.unpack_from(self._map, _AT_RECALL)[0])
 
     def count(self, name: str, value: int) -> None:
         _NUMBER.pack_into(self._map, _AT_COUNTERS + 8 * COUNTERS.index(name), value)
@@ -158,6 +191,24 @@ class Ledger:
 
     def set_beat(self, at: int) -> None:
         _NUMBER.pack_into(self._map, _AT_BEAT, at)
+
+    def set_flags(self, flags: int) -> None:
+        self._map[_AT_FLAGS] = flags
+
+    def recall(self) -> None:
+        """Nothing that was claimed until now starts any more."""
+        _NUMBER.pack_into(self._map, _AT_RECALL, now())
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the worker's loop ran last; 0 before it ran at all."""
+        pulse: int = _NUMBER.unpack_from(self._map, _AT_PULSE)[0]
+        return (now() - pulse) / 1e9 if pulse else 0.0
+
+    @property
+    def room_left(self) -> int:
+        """For how many rows the worker had room when it last said whether it sleeps."""
+        return int(_NUMBER.unpack_from(self._map, _AT_ROOM)[0])
 
     @property
     def name(self) -> str:
@@ -182,7 +233,7 @@ class Ledger:
                 continue
             id, generation, renewed, kill_at = _BODY.unpack_from(self._map, base + _AT_BODY)
             if self._map[base] != FREE and self._same(base, id, generation):
-                yield Held(slot, state, UUID(bytes=id), generation, renewed, kill_at)
+                yield Held(slot, state, self._map[base + 1], UUID(bytes=id), generation, renewed, kill_at)
 
     def renewed(self, row: Held, at: int) -> None:
         base = _HEADER + row.slot * _SLOT

@@ -1,14 +1,19 @@
 """The listener: one host's ears, and the flags by which producers see whether anybody sleeps.
 
-    producer ── commit ─▶ NOTIFY ─▶ listener ─▶ one worker that sleeps: look now
+    producer ── commit ─▶ NOTIFY ─▶ listener ─▶ as many workers that sleep as there is work for: look now
         └── tests: asleep and nobody awake? ◀── flags, held as shared advisory locks by the listener's session
 
 Only a hint: whatever is lost here is found by polling. So the listener may be late, deaf or gone, and says so.
 
-A flag follows what the workers' ledgers say when every look for SETTLED seconds has found the same. What flickers may
-be met in the same phase a few times, and cost a statement that was not needed. While nothing changes, nothing is sent
-but the probe: a notification to itself, since a LISTEN can die in silence (a pooler, a link that is half open). A
-session that sends nothing for two probes is ended by the server, so that a host that vanished leaves no flag up.
+The flags follow what the workers' ledgers say. "Asleep" is raised at once, and lowered when nobody has slept for a
+while: a worker that is called every few milliseconds keeps it up. "Awake" is raised when somebody was awake at every
+look for a while, and lowered at once when a worker says that it is not. Between a worker's last look and the moment in
+which producers can see that it wants to be called, work may have come for which nobody called: so whenever that moment
+comes, one sleeper is called to look once more.
+
+While nothing changes, nothing is sent but the probe: a notification to itself, since a LISTEN can die in silence (a
+pooler, a link that is half open). A session that sends nothing for two probes is ended by the server, so that a host
+that vanished leaves no flag up.
 """
 
 from __future__ import annotations
@@ -33,7 +38,8 @@ log = logging.getLogger("holdfast.listener")
 
 PROBE_EVERY = 30.0
 PROBE_WITHIN = 5.0
-SETTLED = 0.05
+NOBODY_SLEPT, SOMEBODY_AWAKE = 0.1, 0.05
+"""Seconds for which every look must have seen so, before producers are told."""
 BRISK, CALM = 0.025, 0.25
 """Seconds between two looks at the ledgers: while anything moves, and while all sleep."""
 AFTERWARDS = 0.003
@@ -59,11 +65,20 @@ class Listener:
         self.listening = False
         self.sessions = 0
         self.wakes = 0
-        self._asleep, self._awake = _Settled(), _Settled()
+        self._asleep, self._awake = _Settled(NOBODY_SLEPT), _Settled(SOMEBODY_AWAKE)
         self._up: set[Flag] = set()
         self._echo: tuple[str, asyncio.Future[None]] | None = None
         self._stirred = asyncio.Event()
-        self._called = False
+        self._told = False
+        """Has a worker said that its ledger has news?"""
+        self._jobs = 0
+        """Of which was heard, and for which nobody has been called yet."""
+        self._called: list[Kept] = []
+        """Who was called in the last moment."""
+        self._spare = 0
+        """How many more jobs those have room for."""
+        self._stopped: set[Kept] = set()
+        """Who stood still when it was called."""
         self._turn = 0
 
     async def run(self) -> None:
@@ -102,6 +117,7 @@ class Listener:
             log.info("listening for wake-ups on %s%s", channel, " again" if self.sessions > 1 else "")
             await self._attend(connection)
         finally:
+            self._show(0)
             self._say(False)
             connection.terminate()
 
@@ -124,13 +140,24 @@ class Listener:
             self._stirred.clear()
         raise Unreachable("the listener's connection ended")
 
+    def stir(self) -> None:
+        """A worker's ledger says something new: look at it now."""
+        self._told = True
+        self._stirred.set()
+
     # The flags
 
     def _watch(self) -> float:
         """Look at the ledgers; how long until the next look?"""
+        self._stopped = {kept for kept in self._stopped if kept.stopped()}
         states = {kept.ledger.state for kept in self._workers}
         now = time.monotonic()
-        settled = [self._asleep.see(marks.ASLEEP in states, now), self._awake.see(marks.AWAKE in states, now)]
+        told, self._told = self._told, False
+        asleep, awake = bool(states & {marks.ASLEEP, marks.DEAF}), marks.AWAKE in states
+        settled = [
+            self._asleep.see(asleep, now, at_once=asleep),
+            self._awake.see(awake, now, at_once=told and not awake),
+        ]
         return CALM if all(settled) and states <= {marks.ASLEEP} else BRISK
 
     async def _set_flags(self, connection: Connection) -> None:
@@ -141,7 +168,10 @@ class Listener:
             for queue in self._queues
         }
         if wanted == self._up:
+            self._show(self._flags(self._up))  # to those that are new
             return
+        before = self._flags(self._up)
+        self._show(self._flags(self._up & wanted) | before & marks.LEFT_ALONE)  # what is lowered is hidden first
         changes = [(*flag, True) for flag in sorted(wanted - self._up)]
         changes += [(*flag, False) for flag in sorted(self._up - wanted)]
         rows = await connection.fetch(
@@ -152,6 +182,26 @@ class Listener:
                 self._up.discard((state, queue))
             elif done:  # else a producer was asking at that moment: next time
                 self._up.add((state, queue))
+        after = self._flags(self._up)
+        self._show(after)
+        if after == marks.CALLED_FOR != before:
+            self._hear_of(1)
+        if before & ~after & marks.LEFT_ALONE:
+            await self._call_others(connection)
+
+    def _flags(self, up: set[Flag]) -> int:
+        """As the ledgers show them."""
+        called_for = all(("asleep", queue) in up for queue in self._queues)
+        left_alone = any(state == "awake" for state, _ in up)
+        return marks.CALLED_FOR * called_for | marks.LEFT_ALONE * left_alone
+
+    def _show(self, flags: int) -> None:
+        for kept in self._workers:
+            kept.ledger.set_flags(flags)
+
+    async def _call_others(self, connection: Connection) -> None:
+        """Nobody is awake here any more, and some may have relied on it: call whoever sleeps, on any host."""
+        await connection.fetch(self._database.sql("worker", "call"), self._queues, timeout=PROBE_WITHIN)
 
     # Hearing
 
@@ -175,47 +225,78 @@ class Listener:
                 self._echo[1].set_result(None)
         elif word == "!":
             self._news()
-        elif rest in self._queues and not self._called:
-            # Many in one read are one wake-up: all of them were committed before the look that follows.
-            self._called = True
-            asyncio.get_running_loop().call_soon(self._heard)
-            self._wake_one()
+        elif word == ":" and rest in self._queues:
+            self._hear_of(1)
+        elif word == "+":
+            jobs, _, queue = rest.partition(":")
+            if queue in self._queues:
+                self._hear_of(int(jobs))
 
-    def _heard(self) -> None:
-        self._called = False
+    def _hear_of(self, jobs: int) -> None:
+        """Work came. What is heard in one read is called for together: all of it came before the looks that follow."""
+        if not self._jobs:
+            asyncio.get_running_loop().call_soon(self._call)
+        self._jobs += jobs
 
-    def _wake_one(self, *asked: Kept) -> None:
-        """One that sleeps, in turn; else one that is awake, which then looks once more."""
+    def _call(self) -> None:
+        """Call as many sleepers as have room for the work that came; who was called a moment ago may have some left."""
+        jobs, self._jobs = self._jobs, 0
+        if not jobs:
+            return
+        if self._called and jobs <= self._spare:
+            self._spare -= jobs
+            self._called[-1].wake()  # once more: its look may have begun before this
+            return
+        left = jobs - self._spare
+        while left > 0 and (kept := self._next_sleeper()) is not None:
+            left -= max(1, kept.ledger.room_left)
+            self._wake(kept)
+        self._spare = max(0, -left)
+
+    def _next_sleeper(self) -> Kept | None:
+        """One that sleeps, in turn; if nobody is called yet, else one that is awake, which then looks once more."""
         self._turn += 1
         turn = self._turn % max(1, len(self._workers))
-        workers = [kept for kept in (*self._workers[turn:], *self._workers[:turn]) if kept not in asked]
-        for state in (marks.ASLEEP, marks.AWAKE):
+        passed = {*self._called, *self._stopped}
+        workers = [kept for kept in (*self._workers[turn:], *self._workers[:turn]) if kept not in passed]
+        for states in ({marks.ASLEEP}, {marks.DEAF}, {marks.AWAKE} if not self._called else set()):
             for kept in workers:
-                if kept.ledger.state == state:
-                    self.wakes += 1
-                    kept.wake()
-                    asyncio.get_running_loop().call_later(AFTERWARDS, self._look_after, kept, asked)
-                    return
+                if kept.ledger.state in states:
+                    return kept
+        return None
 
-    def _look_after(self, woken: Kept, asked: tuple[Kept, ...]) -> None:
+    def _wake(self, kept: Kept) -> None:
+        self.wakes += 1
+        if not self._called:
+            asyncio.get_running_loop().call_later(AFTERWARDS, self._look_after)
+        self._called.append(kept)
+        kept.wake()
+
+    def _look_after(self) -> None:
+        """A moment after somebody was called: who stands still did not hear it."""
         self._stirred.set()
-        if woken.stopped():  # it did not hear
-            self._wake_one(*asked, woken)
+        stopped = {kept for kept in self._called if kept.stopped()}
+        self._called.clear()
+        self._spare = 0
+        if stopped:
+            self._stopped |= stopped
+            self._hear_of(len(stopped))
 
 
 class _Settled:
-    """A fact, believed when all looks of SETTLED seconds agreed on it."""
+    """A fact, believed when all looks of so many seconds agreed on it, or at once if so asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self.value = False
         self._since: float | None = None
 
-    def see(self, value: bool, now: float) -> bool:
+    def see(self, value: bool, now: float, at_once: bool) -> bool:
         """Is what is seen now what is believed?"""
         if value == self.value:
             self._since = None
+        elif at_once or (self._since is not None and now - self._since >= self._seconds):
+            self.value, self._since = value, None
         elif self._since is None:
             self._since = now
-        elif now - self._since >= SETTLED:
-            self.value, self._since = value, None
         return value == self.value

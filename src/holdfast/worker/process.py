@@ -15,6 +15,7 @@ import select
 import signal
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -41,6 +42,8 @@ class Orders(msgspec.Struct, frozen=True):
     settings: dict[str, object]
     ledger_fd: int
     pipe_fd: int
+    bell_fd: int
+    """To tell the supervisor that the ledger has news; any byte will do."""
     parent: int
     log_level: str = "INFO"
 
@@ -77,6 +80,8 @@ class _Process:
         self._failed: BaseException | None = None
         self._engine = Engine(app, settings, Ledger(orders.ledger_fd), members.new_name(), orders.app)
         self._engine.on_failure = self._on_failure
+        self._engine.claiming.stir = self._ring
+        os.set_blocking(orders.bell_fd, False)
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -132,6 +137,10 @@ class _Process:
     def _on_failure(self, error: BaseException) -> None:
         self._failed = error
         self._over.set()
+
+    def _ring(self) -> None:
+        with suppress(BlockingIOError, BrokenPipeError):  # it has not heard the last one yet; or it is gone
+            os.write(self._orders.bell_fd, b".")
 
     def _obey(self) -> None:
         data = os.read(self._orders.pipe_fd, 4096)

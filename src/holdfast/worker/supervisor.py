@@ -94,6 +94,7 @@ class _Child:
         self._number = number
         self._process: asyncio.subprocess.Process | None = None
         self._pipe = -1
+        self._bell = -1
         self._draining = False
         self._culprit: Held | None = None
         self._pause: asyncio.Event = asyncio.Event()
@@ -138,8 +139,7 @@ class _Child:
         code = await process.wait()
         watch.cancel()
         self._supervisor._keeper.workers.remove(kept)
-        os.close(self._pipe)
-        self._pipe = -1
+        self._close_pipes()
         if ledger.name:
             self._supervisor._served = True  # also when it died before its watch looked
             if code != 0 or any(ledger.held()):
@@ -152,24 +152,41 @@ class _Child:
     async def _start(self, ledger_fd: int) -> asyncio.subprocess.Process:
         supervisor = self._supervisor
         reader, self._pipe = os.pipe()
-        os.set_blocking(self._pipe, False)
+        self._bell, bell = os.pipe()
+        for fd in (self._pipe, self._bell):
+            os.set_blocking(fd, False)
         orders = Orders(
             app=supervisor._address,
             settings=asdict(supervisor._settings),
             ledger_fd=ledger_fd,
             pipe_fd=reader,
+            bell_fd=bell,
             parent=os.getpid(),
             log_level=supervisor._log_level,
         )
         environment = {**os.environ, "HOLDFAST_PROCESS": msgspec.json.encode(orders).decode()}
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "holdfast.worker.process",
-            stdin=asyncio.subprocess.DEVNULL, env=environment, pass_fds=(ledger_fd, reader),
+            stdin=asyncio.subprocess.DEVNULL, env=environment, pass_fds=(ledger_fd, reader, bell),
         )  # fmt: skip
         os.close(reader)
+        os.close(bell)
+        asyncio.get_running_loop().add_reader(self._bell, self._hear_bell)
         if self._over:
             self._send(b"d")
         return self._process
+
+    def _hear_bell(self) -> None:
+        if os.read(self._bell, 4096):
+            self._supervisor._keeper.stir()
+        else:  # it is gone, or nearly
+            asyncio.get_running_loop().remove_reader(self._bell)
+
+    def _close_pipes(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._bell)
+        os.close(self._pipe)
+        os.close(self._bell)
+        self._pipe = self._bell = -1
 
     async def _note_ready(self, ledger: Ledger) -> None:
         while not ledger.name:
@@ -227,7 +244,7 @@ class _Child:
                 report = await ending.write(self._supervisor._link, ledger.name, endings)
                 for claim, error in report.buried:
                     log.warning("job %s is a dead letter: %s", claim.id, error)
-                await self._supervisor._link.run("inbox", "release_worker", ledger.name)
+                await self._supervisor._link.run("inbox", "release_worker", ledger.name, [])
                 return await members.leave(self._supervisor._link, ledger.name, "dead", ledger.counters())
             except (Unreachable, Contended) as error:
                 failures += 1

@@ -1,0 +1,34 @@
+-- Wake-ups say how much work came, so that as many workers are called as there is work for.
+
+drop function holdfast.wake(text, float8, timestamptz);
+
+-- Work came to this queue, so many jobs, due after "delay" or "at" if given: tell workers that sleep, if nobody is awake.
+-- Called in the transaction that brings the work; told when it commits. True if it will be.
+-- The channel's words: ':' and a queue, for one job; '+', a number, ':' and a queue for as many more.
+create function holdfast.wake(
+    queue text, delay float8 default null, at timestamptz default null, jobs int default 1
+) returns boolean
+    language plpgsql volatile
+    as $$
+#variable_conflict use_variable
+declare
+    asleep constant bigint := holdfast.flag('asleep', queue);
+    awake  constant bigint := holdfast.flag('awake', queue);
+begin
+    if delay > 0 or at > clock_timestamp() then
+        return false;
+    elsif pg_try_advisory_lock(asleep) then                 -- nobody sleeps
+        return not pg_advisory_unlock(asleep);
+    elsif holdfast.is_up(awake) and holdfast.is_up(awake) and holdfast.is_up(awake)    -- not just another who asks
+       or exists (select from holdfast.queues q where q.name = queue and q.paused_at is not null)
+       or holdfast.setting('notify') = 'false'
+       or pg_notification_queue_usage() > 0.5 then          -- a full queue fails the commit: no hint is worth that
+        return false;
+    end if;
+    perform pg_notify(holdfast.channel(), ':' || queue);
+    if jobs > 1 then
+        perform pg_notify(holdfast.channel(), '+' || jobs - 1 || ':' || queue);
+    end if;
+    return true;
+end
+$$;

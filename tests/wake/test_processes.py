@@ -1,18 +1,24 @@
 """Wake-ups through a supervisor to its processes, which would not look again by themselves for an hour."""
 
+import asyncio
 import os
+import random
 import signal
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.apps import witness
+from tests.apps.effects import sleep_async
 from tests.support.waiting import wait_until
 from tests.support.workers import ROOT, Fleet, Inbox, Worker
 from tests.wake.conftest import Flags
+
+from holdfast import Holdfast
 
 pytestmark = pytest.mark.direct  # LISTEN itself: there is none behind a pooler
 
@@ -24,16 +30,19 @@ from holdfast.worker.supervisor import Supervisor
 
 async def main():
     app = "tests.apps.effects:hf"
-    settings = WorkerSettings(poll_min=3600, poll_max=3600, lease=3, housekeeping=60, concurrency=2)
-    return await Supervisor(load_app(app), app, settings, 2, "INFO").run()
+    settings = WorkerSettings(poll_min=POLL_MIN, poll_max=3600, lease=3, housekeeping=60, concurrency=CONCURRENCY)
+    return await Supervisor(load_app(app), app, settings, PROCESSES, "INFO").run()
 
 raise SystemExit(asyncio.run(main()))
 """
 
 
-@pytest.fixture
-def sleepers(inbox: Inbox, tmp_path: Path) -> Iterator[Worker]:
-    log_file = tmp_path / "worker.log"
+@contextmanager
+def host(
+    inbox: Inbox, tmp_path: Path, poll_min: float = 3600, concurrency: int = 2, processes: int = 2
+) -> Iterator[Worker]:
+    log_file = tmp_path / f"worker-{len(list(tmp_path.glob('worker-*')))}.log"
+    program = SUPERVISOR.replace("POLL_MIN", str(poll_min)).replace("CONCURRENCY", str(concurrency))
     variables = {
         **os.environ,
         "HOLDFAST_DATABASE_URL": inbox.url,
@@ -42,12 +51,25 @@ def sleepers(inbox: Inbox, tmp_path: Path) -> Iterator[Worker]:
     }
     with log_file.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", SUPERVISOR], cwd=ROOT, env=variables, stdout=log, stderr=log, start_new_session=True
+            [sys.executable, "-c", program.replace("PROCESSES", str(processes))],
+            cwd=ROOT,
+            env=variables,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     worker = Worker(process, log_file)
-    yield worker
-    worker.end()
-    print(worker.log)
+    try:
+        yield worker
+    finally:
+        worker.end()
+        print(worker.log)
+
+
+@pytest.fixture
+def sleepers(inbox: Inbox, tmp_path: Path) -> Iterator[Worker]:
+    with host(inbox, tmp_path) as worker:
+        yield worker
 
 
 async def test_every_job_needs_a_wake_up_and_gets_one(inbox: Inbox, flags: Flags, sleepers: Worker) -> None:
@@ -66,6 +88,50 @@ async def test_every_job_needs_a_wake_up_and_gets_one(inbox: Inbox, flags: Flags
     inbox.check_promises()
     assert sleepers.drain() == 0
     assert flags.count("asleep") == flags.count("awake") == 0
+
+
+async def test_no_call_is_lost_at_any_pace(inbox: Inbox, flags: Flags, tmp_path: Path) -> None:
+    # Two hosts that fall asleep, wake and stay awake, and would sleep for an hour if one call went astray.
+    chance = random.Random(8)
+    with host(inbox, tmp_path, poll_min=0.005), host(inbox, tmp_path, poll_min=0.005):
+        wait_until(lambda: len(inbox.workers()) == 4 and flags.count("asleep") == 2)
+        hf = Holdfast(inbox.url)
+        quick = hf.task(name="quick")(nothing)
+        for _ in range(60):
+            pause = chance.choice([0, 0.002, 0.01, 0.03, 0.06, 0.15])
+            jobs = []
+            for _ in range(chance.randint(1, 8)):
+                await asyncio.sleep(pause * chance.uniform(0.5, 1.5))
+                jobs.append((await quick.enqueue()).id)
+            await asyncio.to_thread(inbox.wait, jobs, seconds=5)
+        await hf.close()
+
+
+async def nothing() -> None:
+    pass
+
+
+async def test_four_jobs_on_four_sleeping_workers_of_one_hand_start_together(
+    inbox: Inbox, flags: Flags, tmp_path: Path
+) -> None:
+    with host(inbox, tmp_path, concurrency=1, processes=4):
+        wait_until(lambda: len(inbox.workers()) == 4 and flags.count("asleep") == 1)
+        hf = Holdfast(inbox.url)
+        nap = hf.task(name="sleep_async")(sleep_async.definition.function)
+        spread = "select extract(epoch from max(claimed_at) - min(available_at))::float8 from holdfast.archive"
+        took = []
+        for how in ("many", "each") * 3:
+            await asyncio.sleep(0.3)
+            if how == "many":
+                jobs = await nap.enqueue_many([{"seconds": 0.3}] * 4)
+            else:
+                jobs = await asyncio.gather(*(nap.enqueue(seconds=0.3) for _ in range(4)))
+            inbox.wait([job.id for job in jobs], seconds=10)
+            took.append(inbox.one(spread))
+            inbox.rows("truncate holdfast.archive")
+        await hf.close()
+    print(f"the last of four started after {statistics.median(took) * 1000:.0f} ms, {max(took) * 1000:.0f} at most")
+    assert statistics.median(took) < 0.15, f"one after the other, they would take 0.9 s: {took}"
 
 
 def test_the_variable_switches_it_off(fleet: Fleet) -> None:

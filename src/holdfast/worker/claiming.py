@@ -33,6 +33,8 @@ log = logging.getLogger("holdfast.worker")
 
 BACKLOG = 3
 """Full claims in a row after which more is claimed than there are free hands: a few jobs are for all who sleep."""
+COMMIT = 0.025
+"""Seconds: a commit that was under way when the worker fell asleep, and so did not call it, is over after them."""
 OCCUPIED = 0.02
 """Seconds after which a worker without room says so: it is not awake for others' work any more."""
 
@@ -67,6 +69,8 @@ class Claiming:
         """An ordered row has ended here: its key may have a next one."""
         self.woken = asyncio.Event()
         self._pace = Pace()
+        self._unseen = True
+        """Was there a moment, since it last slept long, in which producers could not see that it wants to be called?"""
         self._full = 0
         """How many claims in a row brought as many rows as they could."""
         self._pause = settings.poll_min
@@ -207,13 +211,21 @@ class Claiming:
         if called and (deaf := self._pace.in_vain(now)):  # another was quicker, or it is nothing for us
             self._ledger.set_state(marks.DEAF, deaf, room)
             await self._sleep(deaf)
-        pause = self._settings.poll_max if reachable else self._pause
-        nap = pause * random.uniform(0.75, 1.25)
+        nap = self._nap(reachable) * random.uniform(0.75, 1.25)
         self._ledger.set_state(marks.ASLEEP, nap, room)
         if not self._ledger.reachable:
             self.stir()
         if await self._doze(nap):
             self._pause = min(self._pause * 1.5, self._settings.poll_max)
+
+    def _nap(self, reachable: bool) -> float:
+        if not reachable:
+            self._unseen = True
+            return self._pause
+        if self._unseen:
+            self._unseen = False
+            return min(COMMIT, self._settings.poll_max)
+        return self._settings.poll_max
 
     async def _wait_demand(self) -> None:
         self._hands.demand.clear()

@@ -32,7 +32,7 @@ log = logging.getLogger("holdfast.keeper")
 
 BATCH = 1000
 BLOCKED = 2.0
-"""Seconds after which a worker whose event loop does not run counts as blocked, and what it has not started goes back."""
+"""Seconds without a sign of its event loop after which a worker is blocked, and what it has not started goes back."""
 ABSENT = 5.0
 """Seconds after which it does not count as live, so that others have the buckets it owns; a stopped one at once."""
 SETTLING = 0.01

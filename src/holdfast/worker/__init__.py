@@ -15,6 +15,8 @@ process that is stopped or dead does not.
 
     process killed          the supervisor sees it, hands its rows back, starts another
     process stopped         not renewed; its leases run out; when it wakes, it finds them past and writes nothing
+    stopped, or its loop    after two seconds the keeper recalls what it has not started, and says that it is absent, so
+      blocked               that others have the buckets it owns
     supervisor killed       its processes end with it; leases run out
     supervisor stopped      nobody renews; the processes stop claiming, and give up what passes its deadline
     handler over its time   cancelled; one that cannot be cancelled costs its process after a grace period

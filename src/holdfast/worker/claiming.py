@@ -24,7 +24,7 @@ from . import ledger as marks
 from .completer import Completer
 from .hands import UNWRITTEN, Hands
 from .ledger import Ledger
-from .pace import NAP, Pace
+from .pace import Pace
 from .settings import WorkerSettings
 from .solo import Solo
 from .tally import Tally
@@ -205,8 +205,8 @@ class Claiming:
         """After a look that found nothing. `called`: somebody asked for it; `reachable`: somebody could have."""
         now = time.monotonic()
         if self._pace.stays_awake(now):
-            self._ledger.set_state(marks.AWAKE, NAP, room)
-            await self._doze(NAP)
+            self._ledger.set_state(marks.AWAKE, self._pace.nap, room)
+            await self._doze(self._pace.nap)
             return
         if called and (deaf := self._pace.in_vain(now)):  # another was quicker, or it is nothing for us
             self._ledger.set_state(marks.DEAF, deaf, room)

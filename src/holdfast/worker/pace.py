@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-BRISK = 0.005
+BRISK = 0.008
 """Seconds: a worker stays awake for jobs that come closer together than this. Others are worth a call each."""
 LINGER, LOOKS = 0.05, 10
 """It stays awake for so many seconds and looks when no more come: a stream often stumbles, and being called costs every
 producer something."""
 NAP = 0.001
-"""Seconds between two looks of a worker that stays awake."""
+"""Seconds between two looks of a worker that stays awake, or a quarter of the time between two jobs."""
 DEAF = 0.015
 """Most seconds for which a worker that was called in vain does not hear, so that a flood of calls is no flood of looks.
 The first one of a row costs nothing, since the next call may be for it."""
@@ -38,6 +38,11 @@ class Pace:
         """A look found nothing. Is the next job so near that sleeping would cost more than looking?"""
         self._empty += 1
         return self._gap < BRISK and (self._empty < LOOKS or now - self._found_at < LINGER)
+
+    @property
+    def nap(self) -> float:
+        """Seconds until the next look of a worker that stays awake."""
+        return max(NAP, self._gap / 4)
 
     def in_vain(self, now: float) -> float:
         """A call brought nothing; seconds for which to hear no other."""

@@ -1,0 +1,47 @@
+"""What a keeper recalls is not started, also when the answer to its claim comes after that."""
+
+from typing import Any
+
+import pytest
+from tests.support.waiting import until
+from tests.support.workers import Inbox
+
+from holdfast import Holdfast
+from holdfast.db.database import Database
+from holdfast.worker.embedded import EmbeddedWorker
+from holdfast.worker.settings import WorkerSettings
+
+
+async def test_rows_that_were_recalled_before_their_claim_was_answered_do_not_start(
+    hf: Holdfast, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+
+    @hf.task
+    async def t(n: int) -> None:
+        ran.append(n)
+
+    worker = EmbeddedWorker(hf, WorkerSettings(lease=60, housekeeping=60))
+    claim, database = worker.engine.claimer.claim, Database(inbox.url)
+    recalled = 0
+
+    async def and_the_loop_stands_still(limit: int) -> Any:
+        nonlocal recalled
+        batch = await claim(limit)
+        if batch.claims and not recalled:
+            recalled = len(batch.claims)
+            worker.engine.ledger.recall()
+            keeper = await database.connect("keeper")
+            await keeper.fetch(database.sql("inbox", "release_worker"), worker.name, [])
+            await keeper.close()
+        return batch
+
+    monkeypatch.setattr(worker.engine.claimer, "claim", and_the_loop_stands_still)
+    await t.enqueue_many([{"n": n} for n in range(50)])
+    await worker.start()
+    await until(lambda: inbox.one("select count(*) from holdfast.archive") == 50)
+    await worker.stop()
+    assert recalled
+    assert sorted(ran) == list(range(50))
+    assert inbox.one("select max(attempts) from holdfast.archive") == 1
+    assert worker.engine.tally.lease_lost == 0

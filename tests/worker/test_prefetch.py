@@ -1,0 +1,42 @@
+"""How many rows are claimed ahead of the hands: by the time that handlers take, and by the size of payloads."""
+
+from uuid import uuid4
+
+from holdfast import Holdfast
+from holdfast.model.job import Claim
+from holdfast.worker import ledger as marks
+from holdfast.worker.embedded import EmbeddedWorker
+from holdfast.worker.hands import AHEAD_BYTES, Hands
+from holdfast.worker.settings import WorkerSettings
+
+
+def claims(number: int, payload: str) -> list[Claim]:
+    return [Claim(uuid4(), 1, 1, 1, 5, "t", 1, payload, "default", "k", None, None) for _ in range(number)]
+
+
+def quick_hands(hf: Holdfast) -> Hands:
+    @hf.task
+    async def t() -> None:
+        pass
+
+    hands = EmbeddedWorker(hf, WorkerSettings()).engine._hands
+    hands._handler_time = 1e-5
+    return hands
+
+
+async def test_small_payloads_are_bounded_by_their_number(hf: Holdfast) -> None:
+    hands = quick_hands(hf)
+    hands.take(claims(20, "{}"), marks.now())
+    assert hands.ahead == WorkerSettings().prefetch
+
+
+async def test_large_payloads_are_bounded_by_their_bytes(hf: Holdfast) -> None:
+    hands = quick_hands(hf)
+    hands.take(claims(20, "{}"), marks.now())
+    hands.take(claims(20, "x" * 1024 * 1024), marks.now())
+    assert hands.ahead * 1024 * 1024 <= AHEAD_BYTES
+    assert hands.ahead >= 16
+    for _ in range(100):
+        hands.take(claims(20, "{}"), marks.now())
+        hands._ready.clear()
+    assert hands.ahead == WorkerSettings().prefetch, "it is forgotten in time"

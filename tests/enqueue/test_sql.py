@@ -219,7 +219,7 @@ async def test_a_key_outlives_its_job(inbox: Inbox, send_receipt: Task[..., None
 async def test_the_xid_is_drawn_before_the_clock_is_read(hf: Holdfast, inbox: Inbox) -> None:
     """The claim floor takes a time for safe when no older transaction is left: a row must not carry an earlier one."""
     async with inbox.connection.transaction():
-        await inbox.connection.fetchval(hf.database.sql("inbox", "enqueue_copy"), "default", None, None, None, None)
+        await inbox.connection.fetchval(hf.database.sql("inbox", "enqueue_copy"), "default", None, None, None, None, 1)
         assert await inbox.connection.fetchval("select pg_current_xact_id_if_assigned()") is not None
     for name, arguments in (("enqueue", 13), ("enqueue_many", 13)):
         nothing = ", ".join(["null"] * arguments)

@@ -127,7 +127,7 @@ HOT: dict[str, Expected] = {
     # Producers and operators, on connections that have nobody's planner settings
     "inbox/enqueue": Expected({}, [enqueued(str(NEW), "k", 1, '{"type": "job"}')], worker=False),
     "inbox/enqueue_many": Expected({}, [enqueued([str(NEW)], ["k"], [1], ['{"type": "job"}'])], worker=False),
-    "inbox/enqueue_copy": Expected({}, [("default", None, None, None, None)], worker=False),
+    "inbox/enqueue_copy": Expected({}, [("default", None, None, None, None, 1)], worker=False),
     "inbox/enqueue_once": Expected(
         {},
         [once(NEW, "new"), once(NEW, "new"), once(LIVE, None), once(None, "by hand"), once(ENDED, "ended")],
@@ -205,4 +205,5 @@ NOT_HOT = {
     "ownership/drain": "an operator's verb, on rows of workers",
     "ownership/register": "once in the life of a process, one row of workers",
     "ownership/leave": "once in the life of a process, one row of workers",
+    "ownership/absent": "once per standstill of a process, one row of workers",
 }

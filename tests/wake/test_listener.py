@@ -231,7 +231,7 @@ def woken(*sleepers: Sleeper) -> list[int]:
 
 
 async def calm(it: Listener, *sleepers: Sleeper) -> None:
-    """Producers see that somebody sleeps, one was called for that, and this is over; from here on we count anew."""
+    """Producers see that somebody sleeps, and whatever was called before is over; from here on we count anew."""
     await until(lambda: bool(it._up))
     for _ in range(2):
         await asyncio.sleep(2 * listener.AFTERWARDS)

@@ -7,9 +7,9 @@ Only a hint: whatever is lost here is found by polling. So the listener may be l
 
 The flags follow what the workers' ledgers say. "Asleep" is raised at once, and lowered when nobody has slept for a
 while: a worker that is called every few milliseconds keeps it up. "Awake" is raised when somebody was awake at every
-look for a while, and lowered at once when a worker says that it is not. Between a worker's last look and the moment in
-which producers can see that it wants to be called, work may have come for which nobody called: so whenever that moment
-comes, one sleeper is called to look once more.
+look for a while, and lowered at once when a worker says that it is not. The ledgers show which are up: between its last
+look and the moment in which producers can see that it wants to be called, work may have come for which nobody called,
+so a worker looks often until then.
 
 While nothing changes, nothing is sent but the probe: a notification to itself, since a LISTEN can die in silence (a
 pooler, a link that is half open). A session that sends nothing for two probes is ended by the server, so that a host
@@ -184,9 +184,7 @@ class Listener:
                 self._up.add((state, queue))
         after = self._flags(self._up)
         self._show(after)
-        if after == marks.CALLED_FOR != before:
-            self._hear_of(1)
-        if before & ~after & marks.LEFT_ALONE:
+        if before & marks.LEFT_ALONE and not after:
             await self._call_others(connection)
 
     def _flags(self, up: set[Flag]) -> int:
@@ -200,7 +198,7 @@ class Listener:
             kept.ledger.set_flags(flags)
 
     async def _call_others(self, connection: Connection) -> None:
-        """Nobody is awake here any more, and some may have relied on it: call whoever sleeps, on any host."""
+        """Nobody is awake here any more, nor asleep, and producers relied on it: call whoever sleeps, on other hosts."""
         await connection.fetch(self._database.sql("worker", "call"), self._queues, timeout=PROBE_WITHIN)
 
     # Hearing

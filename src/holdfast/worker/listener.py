@@ -198,7 +198,7 @@ class Listener:
             kept.ledger.set_flags(flags)
 
     async def _call_others(self, connection: Connection) -> None:
-        """Nobody is awake here any more, nor asleep, and producers relied on it: call whoever sleeps, on other hosts."""
+        """Nobody is awake or asleep here any more, and producers relied on us: call whoever sleeps on other hosts."""
         await connection.fetch(self._database.sql("worker", "call"), self._queues, timeout=PROBE_WITHIN)
 
     # Hearing

@@ -1,13 +1,15 @@
 // pg-boss. A handler gets a whole batch, and the batch is completed by one statement. Two workers of 2,000 jobs a fetch
 // were the fastest of 1 × 500, 2 × 1,000, 4 × 1,000 and 2 × 2,000. Full batches are followed by the next at once, and
-// NOTIFY wakes idle workers. Nothing here needs supervision (expiry, retention), so it is off. Many jobs: `insert`.
+// NOTIFY wakes idle workers. Nothing here needs supervision (expiry, retention), so it is off. Many jobs: `insert`. In a
+// fleet of one-hand workers each fetches one job at a time.
 
-import { load, run as speak } from "../speech/speech.mjs";
+import { load, oneHand, rest, run as speak } from "../speech/speech.mjs";
 
 const { version, module } = await load("pg-boss");
 const { PgBoss } = module;
 
 const WORK = { batchSize: 2_000, localConcurrency: 2, burstWhenBatchFull: true, pollingIntervalSeconds: 0.5 };
+const HAND = { ...WORK, batchSize: 1, localConcurrency: 1 };
 const QUEUE = { notify: true };
 
 async function start(url, options = {}) {
@@ -19,7 +21,7 @@ async function start(url, options = {}) {
 
 await speak({
   version,
-  settings: `work ${JSON.stringify(WORK)}, queue ${JSON.stringify(QUEUE)}, useListenNotify, no supervision; bulk: insert of 1,000`,
+  settings: `work ${JSON.stringify(WORK)}, queue ${JSON.stringify(QUEUE)}, useListenNotify, no supervision; bulk: insert of 1,000; in a fleet: batchSize 1, localConcurrency 1`,
   batch: 1_000,
 
   async install(url) {
@@ -39,8 +41,9 @@ await speak({
 
   async work(url, handle, ready) {
     const boss = await start(url, { migrate: false, useListenNotify: true });
-    await boss.work("noop", WORK, async (jobs) => {
+    await boss.work("noop", oneHand() ? HAND : WORK, async (jobs) => {
       for (const { data } of jobs) handle(data.number, data.sent);
+      await rest();
     });
     ready();
   },

@@ -28,7 +28,7 @@ help:
 	@echo '             on several servers at a time                JOBS=3'
 	@echo 'make lint    ruff, mypy --strict, import-linter'
 	@echo 'make format  let ruff put the source in order'
-	@echo 'make bench   run the benchmarks, ten minutes or less     ARGS="drain pinned", FULL=1 for full sizes, ARGS=--help'
+	@echo 'make bench   run the benchmarks, about ten minutes       ARGS="drain pinned", FULL=1 for full sizes, ARGS=--help'
 	@echo '             beside others of its kind                   PEERS=all, or PEERS=pgboss,pgqueuer'
 	@echo '             this tree against a commit, in turns        AGAINST=HEAD~1 ARGS="drain pickup", TURNS=25'
 	@echo 'make pins    renew requirements/*.txt (needs uv)'

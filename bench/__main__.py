@@ -117,7 +117,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     interrupted = False
     with sides.sides(arguments.against) as (this, other):
         report = Report(this.name, other.name)
-        print(f"{this.words} against {other.words}: {arguments.turns} pairs of turns of {', '.join(cases)}", flush=True)
+        print(f"{this.words} against {other.words}: turns: {arguments.turns} pairs of {', '.join(cases)}", flush=True)
         try:
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(_contest(this, other, cases, arguments.turns, report))
@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
         "that does nothing else. `python -m bench.document FILE` makes the tables and plots of docs/performance.md.",
     )
     parser.add_argument("names", nargs="*", metavar="AXIS", help="which to run; all but the last by default")
-    parser.add_argument("--full", action="store_true", help="the full sizes: 40 minutes, with all peers 75")
+    parser.add_argument("--full", action="store_true", help="the full sizes: 50 minutes, with all peers 110")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="where the figures go (build/bench.json; build/compare.json)"
     )

@@ -17,7 +17,8 @@ left, so start-up does not count. After every drain the handler must have been c
 must have completed as many. Tables are analysed after they were filled, which is kind to planners.
 
 Paces and bursts are measured of those that wake up quickest, by producers in processes of their own, ours as theirs.
-In a fleet for bursts every worker takes one job at a time; PgQueuer's take two at the least, so it has half as many.
+In a fleet for bursts every worker takes one job at a time; those of PgQueuer and pg-boss take two, for the reasons that
+their drivers give, so they have half as many.
 
 What they promise differs: a batch of pg-boss fails as one; Graphile Worker keeps no finished job; Absurd and DBOS
 record a durable workflow for each. Slow peers get fewer jobs, so that a repeat takes seconds.

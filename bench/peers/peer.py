@@ -24,7 +24,7 @@ class Peer:
     python: tuple[int, int] = (3, 11)
     """The oldest that it runs on; of no meaning for those in Node."""
     hands: int = 0
-    """Of each worker in a fleet: the fewest that it can be told to have. 0: paces and bursts are not measured of it."""
+    """Of each worker in a fleet: the fewest with which it does well. 0: paces and bursts are not measured of it."""
 
     @property
     def folder(self) -> Path:
@@ -63,7 +63,7 @@ class Peer:
 PEERS: dict[str, Peer] = {
     peer.name: peer
     for peer in (
-        Peer("pgboss", 100_000, 20_000, hands=1),
+        Peer("pgboss", 100_000, 20_000, hands=2),
         Peer("graphile", 100_000, 20_000, hands=1),
         Peer("pgqueuer", 80_000, 20_000, hands=2),
         Peer("awa", 24_000, 20_000),

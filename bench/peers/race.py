@@ -35,6 +35,7 @@ WORDS = {"snapshot": "a snapshot is held", "xid": "a transaction id is held"}
 PAUSES = (0.05, 0.15)
 PACES = "paces and bursts"
 WARM = 20
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +282,9 @@ async def heard(workers: Sequence[Speaker], jobs: int) -> list[tuple[int, float]
     listening = {asyncio.create_task(worker.until("waited")): worker for worker in workers}
     try:
         while len(waits) < jobs:
-            done, _ = await asyncio.wait(listening, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(listening, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                raise DriverFailed(f"{len(waits)} of {jobs} jobs have started, and no other for {PATIENCE:.0f} s")
             for each in done:
                 worker, said = listening.pop(each), each.result()
                 waits.append((said["number"], said["ms"]))

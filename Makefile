@@ -16,6 +16,8 @@ TESTARGS ?=
 JOBS ?= 3
 FULL ?=
 PEERS ?=
+AGAINST ?=
+TURNS ?=
 
 .PHONY: help demo test lint format bench pins clean
 .DEFAULT_GOAL := help
@@ -26,8 +28,9 @@ help:
 	@echo '             on several servers at a time                JOBS=3'
 	@echo 'make lint    ruff, mypy --strict, import-linter'
 	@echo 'make format  let ruff put the source in order'
-	@echo 'make bench   run the benchmarks, ten minutes or less     ARGS="drain pinned", FULL=1 for full sizes, ARGS=--help'
+	@echo 'make bench   run the benchmarks, about ten minutes       ARGS="drain pinned", FULL=1 for full sizes, ARGS=--help'
 	@echo '             beside others of its kind                   PEERS=all, or PEERS=pgboss,pgqueuer'
+	@echo '             this tree against a commit, in turns        AGAINST=HEAD~1 ARGS="drain pickup", TURNS=25'
 	@echo 'make pins    renew requirements/*.txt (needs uv)'
 	@echo 'make clean   remove .venv and all caches'
 	@echo
@@ -62,7 +65,8 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev
-	@$(BIN)/python -m bench $(if $(FULL),--full) $(if $(PEERS),--peers $(PEERS)) $(ARGS)
+	@$(BIN)/python -m bench $(if $(FULL),--full) $(if $(PEERS),--peers $(PEERS)) \
+		$(if $(AGAINST),--against $(AGAINST)) $(if $(TURNS),--turns $(TURNS)) $(ARGS)
 
 # The two sets agree with each other: the smaller one is compiled within the larger.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -7,6 +7,9 @@ left.
 
     ground, processes, draining, turns    what axes are made of: databases, real workers, a watched drain, repeats
     drain … wake                          one module per axis; `run` adds its figures, each with its target
+    turn, paces                           one turn in a process of its own, with the source of any commit
+    compare                               two commits in turns: `--against COMMIT`
+    peers                                 others of its kind, in turns with us: `--peers`
     figures, verdicts                     medians, spread, targets; ours against the peers of the same run
     svg, plots, document                  docs/performance.md and docs/plots from the JSON of a run
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 import time
@@ -32,8 +33,12 @@ from . import (
     wake,
     wal,
 )
-from .figures import Results
+from .compare import contest, sides
+from .compare.report import Report
+from .figures import Results, machine
 from .ground import Ground, ground
+from .peers import race
+from .turn.cases import AXES as AXES_IN_TURNS
 
 Axis = Callable[[Ground, Results, bool], Awaitable[None]]
 
@@ -44,7 +49,7 @@ AXES: dict[str, tuple[Axis, str]] = {
     "memory": (memory.run, "of a worker process, over a million jobs"),
     "enqueue": (enqueue.run, "one job per commit against a bare INSERT, many per statement, COPY"),
     "mixed": (mixed.run, "enqueue and drain at once"),
-    "pickup": (pickup.run, "from the call of enqueue to the start of the handler, on an idle worker"),
+    "pickup": (pickup.run, "from enqueue to the handler: an idle worker, paces of 2 ms to 1 s, bursts over a fleet"),
     "pickup_busy": (pickup_busy.run, "the same for urgent jobs while the worker is busy"),
     "claim_backlog": (claim_backlog.run, "one claim, as the backlog grows and as rows that cannot run stand in front"),
     "backlog": (backlog.run, "the first 10,000 jobs of a short queue and of a million"),
@@ -69,29 +74,69 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - KNOWN.keys():
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(KNOWN)}")
-    results = Results("full" if arguments.full else "reduced")
-    if results.load > BUSY:
-        print(f"This machine is busy (load average {results.load:.1f}): figures will be low, and targets missed.")
-    interrupted = False
     # Also when it was started in the background, where Ctrl-C is ignored, and when a supervisor ends it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    if arguments.against is None:
+        return _measure(arguments)
+    if arguments.full or arguments.peers or arguments.only_peers:
+        parser.error("--against compares two commits at a size of its own, without peers")
+    try:
+        return _compare(arguments)
+    except (sides.NoSuchCommit, contest.Incomparable) as why:
+        parser.error(str(why))
+
+
+def _measure(arguments: argparse.Namespace) -> int:
+    results = Results("full" if arguments.full else "reduced", beside=arguments.peers)
+    path = arguments.json or Path("build/bench.json")
+    if results.load > BUSY:
+        print(f"This machine is busy (load average {results.load:.1f}): figures will be low, and targets missed.")
+    interrupted = False
     try:
         ours = [] if arguments.only_peers else arguments.names or list(AXES)
         # The producers' event loop is the one that workers have, and the peers' drivers.
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_run(ours, arguments.full, results, arguments.json, arguments.peers))
+            runner.run(_run(ours, arguments.names, arguments.full, results, path))
     except KeyboardInterrupt:
         interrupted = True
     if not results.figures:
         return 130 if interrupted else 1
     verdicts.compare(results)
-    _write(results, arguments.json)
-    print(f"\n{results.table()}\n\nwritten to {arguments.json} and {arguments.json.with_suffix('.txt')}")
+    _write(results, path)
+    print(f"\n{results.table()}\n\nwritten to {path} and {path.with_suffix('.txt')}")
     if interrupted:
         print("interrupted: what was not measured is missing above")
         return 130
     return 1 if results.missed or results.failures else 0
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    cases = contest.cases_of(arguments.names)
+    path = arguments.json or Path("build/compare.json")
+    interrupted = False
+    with sides.sides(arguments.against) as (this, other):
+        report = Report(this.name, other.name)
+        print(f"{this.words} against {other.words}: turns: {arguments.turns} pairs of {', '.join(cases)}", flush=True)
+        try:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                runner.run(_contest(this, other, cases, arguments.turns, report))
+        except KeyboardInterrupt:
+            interrupted = True
+    if report.lines or report.failures:
+        report.write(path)
+        print(f"\n{report.table()}\n\nwritten to {path}")
+    if interrupted:
+        print("interrupted: only whole pairs of turns count")
+        return 130
+    return 1 if report.failed else 0
+
+
+async def _contest(this: sides.Side, other: sides.Side, cases: list[str], turns: int, report: Report) -> None:
+    load = os.getloadavg()[0]
+    async with ground() as place:
+        report.conditions = f"{this.words} ÷ {other.words}\n{machine(place.version, load)}"
+        await contest.run(place, this, other, cases, turns, report)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,19 +151,31 @@ def _parser() -> argparse.ArgumentParser:
         "that does nothing else. `python -m bench.document FILE` makes the tables and plots of docs/performance.md.",
     )
     parser.add_argument("names", nargs="*", metavar="AXIS", help="which to run; all but the last by default")
-    parser.add_argument("--full", action="store_true", help="the full sizes: 40 minutes, with all peers 75")
+    parser.add_argument("--full", action="store_true", help="the full sizes: 50 minutes, with all peers 110")
     parser.add_argument(
-        "--json", type=Path, default=Path("build/bench.json"), metavar="FILE", help="where the figures go (%(default)s)"
+        "--json", type=Path, metavar="FILE", help="where the figures go (build/bench.json; build/compare.json)"
     )
     parser.add_argument(
         "--peers",
         type=_peers,
         default=(),
         metavar="all|A,B",
-        help=f"others of its kind beside it: {', '.join(peers.NAMES)}",
+        help=f"others of its kind beside it, in the axes named if any: {', '.join(peers.NAMES)}",
     )
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT",
+        help=f"compare this tree with a commit, in turns: {', '.join(AXES_IN_TURNS)}; exit with 1 on a regression",
+    )
+    parser.add_argument("--turns", type=_turns, default=15, metavar="N", help="pairs of turns for that (%(default)s)")
     parser.add_argument("--only-peers", action="store_true", help="leave out our own axes")
     return parser
+
+
+def _turns(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of turns, got {text!r}")
+    return int(text)
 
 
 def _peers(text: str) -> tuple[str, ...]:
@@ -128,13 +185,13 @@ def _peers(text: str) -> tuple[str, ...]:
     return names
 
 
-async def _run(names: list[str], full: bool, results: Results, path: Path, beside: tuple[str, ...]) -> None:
+async def _run(ours: list[str], named: list[str], full: bool, results: Results, path: Path) -> None:
     async with ground() as place:
         results.server = place.version
-        for number, name in enumerate(names, 1):
+        for number, name in enumerate(ours, 1):
             began = time.monotonic()
             axis, words = KNOWN[name]
-            print(f"{name} ({number} of {len(names)}): {words}", flush=True)
+            print(f"{name} ({number} of {len(ours)}): {words}", flush=True)
             try:
                 await axis(place, results, full)
             except Exception as error:
@@ -143,9 +200,9 @@ async def _run(names: list[str], full: bool, results: Results, path: Path, besid
                 results.failures[name] = f"{type(error).__name__}: {error}"
             print(f"    {time.monotonic() - began:.0f} s", flush=True)
             _write(results, path)
-        if beside:
-            print(f"peers: {', '.join(beside)}", flush=True)
-            await peers.run(place, results, full, beside)
+        if results.beside:
+            print(f"peers: {', '.join(results.beside)}", flush=True)
+            await race.run(place, results, full, named)
 
 
 def _write(results: Results, path: Path) -> None:

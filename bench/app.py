@@ -1,10 +1,16 @@
 """The applications whose jobs the benchmarks run; each axis starts its workers with the one that it needs."""
 
 import asyncio
+import functools
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from holdfast import Holdfast
+
+from .turn import source
+
+source.check()
 
 hf = Holdfast()
 handlers = Holdfast()
@@ -15,11 +21,45 @@ busy = Holdfast()
 NOTE = "x" * 60
 """Makes a payload of about 100 bytes."""
 MILLISECONDS = (0, 1, 50)
+STARTS = "BENCH_STARTS"
+"""Names the file in which `noting` and `holding` note when they started."""
+HELD = 0.05
+"""Seconds, as for the peers."""
+
+Start = Callable[[int, str, float], Awaitable[None]]
 
 
-@hf.task
-async def noop(number: int, note: str) -> None:
+async def nothing(number: int, note: str) -> None:
     """Nothing, so that everything measured is ours."""
+
+
+noop = hf.task(name="noop")(nothing)
+
+
+async def noting(number: int, note: str, sent: float) -> None:
+    """Note how long the job took from its enqueue call to here."""
+    _note(number, sent)
+
+
+async def holding(number: int, note: str, sent: float) -> None:
+    """The same, and keep the hand busy for a while."""
+    _note(number, sent)
+    await asyncio.sleep(HELD)
+
+
+hf.task(noting)
+hf.task(holding)
+
+
+def _note(number: int, sent: float) -> None:
+    # The monotonic clock is one for all processes of a host; a short line in append mode is not cut in two by others.
+    waited = (time.monotonic() - sent) * 1000
+    os.write(_starts(), f"{number} {waited:.4f}\n".encode())
+
+
+@functools.cache
+def _starts() -> int:
+    return os.open(os.environ[STARTS], os.O_WRONLY | os.O_APPEND)
 
 
 @hf.task

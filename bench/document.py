@@ -13,8 +13,11 @@ from pathlib import Path
 
 from . import plots
 from .figures import OURS, YARDSTICKS, Figure, Results, number
+from .paces import BURSTS, PACES
 
 _PLACE = re.compile(r"(<!-- bench: (?P<name>[\w-]+) -->\n).*?(<!-- /bench -->)", re.S)
+
+_UNMEASURED = "Not measured in this run."
 
 COLUMNS = (
     ("drain, jobs/s", "drain", "rate"),
@@ -62,6 +65,30 @@ def _pinned(results: Results) -> Iterable[str]:
     return _table(("jobs/s", "held", "first quarter", "second", "third", "last", "last ÷ first"), rows)
 
 
+def _paces(results: Results) -> Iterable[str]:
+    cases = [(pace.name, pace.case) for pace in PACES]
+    rows = []
+    for system in results.systems:
+        found = [[results.find("pickup", f"{case}.p{share}", system) for share in (50, 99)] for _, case in cases]
+        if any(half for half, _ in found):
+            rows.append((system, *(_both(half, most) for half, most in found)))
+    return _table(("p50 / p99 in ms, a job every", *(name for name, _ in cases)), rows) if rows else (_UNMEASURED,)
+
+
+def _bursts(results: Results) -> Iterable[str]:
+    rows = []
+    for burst in BURSTS:
+        for system in results.systems:
+            found = [results.find("pickup", f"{burst.case}.{which}.p50", system) for which in ("each", "last")]
+            if all(found):
+                rows.append((burst.words, system, *(number(figure.median) for figure in found if figure)))
+    return _table(("burst", "ms", "each job, median", "the last, median"), rows) if rows else (_UNMEASURED,)
+
+
+def _both(half: Figure | None, most: Figure | None) -> str:
+    return f"{number(half.median)} / {number(most.median)}" if half and most else "–"
+
+
 def _others(results: Results) -> Iterable[str]:
     """What has no target and is in no other table, of ours and the yardsticks."""
     elsewhere = {(axis, case) for _, axis, case in COLUMNS}
@@ -71,7 +98,7 @@ def _others(results: Results) -> Iterable[str]:
         if figure.system in (OURS, *YARDSTICKS)
         and not figure.target
         and not (figure.system == OURS and (figure.axis, figure.case) in elsewhere)
-        and not re.fullmatch(r"(snapshot|xid)\.q\d", figure.case)
+        and not re.fullmatch(r"(snapshot|xid)\.q\d|(pace|burst)\..*", figure.case)
     ]
     return _table(("axis", "what", "median (spread)", "values"), rows)
 
@@ -92,7 +119,7 @@ def _plots(results: Results) -> Iterable[str]:
 
 PARTS: dict[str, Callable[[Results], Iterable[str]]] = {
     "conditions": _conditions, "targets": _targets, "peers": _peers, "pinned": _pinned, "others": _others,
-    "settings": _settings, "plots": _plots,
+    "settings": _settings, "plots": _plots, "paces": _paces, "bursts": _bursts,
 }  # fmt: skip
 
 

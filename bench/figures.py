@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import statistics
@@ -93,6 +94,8 @@ class Results:
     failures: dict[str, str] = field(default_factory=dict)
     """Axes that could not be measured, and why."""
     conditions: str = ""
+    beside: Sequence[str] = ()
+    """Peers that take part in this run: what is measured in turns with them is left to that."""
     load: float = field(default_factory=lambda: os.getloadavg()[0])
     """Of the machine before the run; what else it does makes absolute figures low."""
 
@@ -154,11 +157,7 @@ class Results:
 
     def under(self) -> str:
         """Under which conditions: those of a file that was read, else of this machine."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return self.conditions or (
-            f"{self.size} size; {self.server}; Python {platform.python_version()}; {cores} cores, load average "
-            f"{self.load:.1f} before; median (least–most)"
-        )
+        return self.conditions or f"{self.size} size; {machine(self.server, self.load)}; median (least–most)"
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -175,9 +174,19 @@ class Results:
         return cls(it["size"], it["server"], figures, it["settings"], it["failures"], it["conditions"])
 
 
+def machine(server: str, load: float) -> str:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{server}; Python {platform.python_version()}; {cores} cores, load average {load:.1f} before"
+
+
 def ratios(some: Sequence[float], others: Sequence[float]) -> list[float]:
     """Of what was measured in turns."""
     return [one / other for one, other in zip(some, others, strict=True)]
+
+
+def percentile(share: int, ascending: Sequence[float]) -> float:
+    """The nearest rank."""
+    return ascending[math.ceil(len(ascending) * share / 100) - 1]
 
 
 def number(value: float) -> str:

@@ -21,7 +21,7 @@ SETTINGS: dict[str, str | int] = {
     "shared_buffers": "1GB",
     "max_wal_size": "4GB",
     "checkpoint_timeout": "30min",
-    "max_connections": 60,
+    "max_connections": 120,
 }
 CHUNK = 50_000
 

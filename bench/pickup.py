@@ -3,26 +3,32 @@
 With wake-ups the path is: commit of the job, notification, commit of the claim, so it is held against bare commits of
 the same run. Without them, polling alone decides it: between 5 ms and the longest pause (`--poll`). The pauses between
 jobs are long enough for the worker to fall asleep, but for one row, whose jobs come while it is falling asleep.
+
+Then come the paces and bursts of `paces`; with peers beside us, they are left to the race, where all take turns.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from statistics import median
 
 import asyncpg
 
 from holdfast import Holdfast
 
+from . import paces
 from .app import stamp
 from .draining import until_archived
-from .figures import Results, Target, at_most, ratios
+from .figures import OURS, Results, Target, at_most, percentile, ratios
 from .ground import Ground, connected
 from .processes import worker
+from .turn.measured import Measured
+from .turn.start import turn
 from .turns import turns
 
 
@@ -74,11 +80,48 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
         if case.p99:
             words = f"{case.words}: 99th percentile ÷ that of a bare commit"
             results.add("pickup", words, "", ratios(ours[99], bare[99]), case.p99, case=f"{case.name}.p99.share")
+    if not results.beside:
+        await _at_paces(ground, results)
 
 
-def percentile(share: int, ascending: list[float]) -> float:
-    """The nearest rank."""
-    return ascending[math.ceil(len(ascending) * share / 100) - 1]
+async def _at_paces(ground: Ground, results: Results) -> None:
+    found = Pickups()
+    for _ in turns(paces.REPEATS[results.size], ["paces and bursts"]):
+        await measure(ground, results.size, found)
+    found.report(results, OURS)
+
+
+async def measure(ground: Ground, size: str, found: Pickups) -> None:
+    """One turn of ours, its producers in processes of their own."""
+    for case in ("paces", "bursts"):
+        async with ground.database() as url:
+            for measured in await turn(case, size, url, ground.postmaster):
+                found.add(measured)
+
+
+class Pickups:
+    """Waits of one system at each pace and in each burst, turn by turn."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, list[Measured]] = {}
+
+    def add(self, measured: Measured) -> None:
+        self._turns.setdefault(measured.case, []).append(measured)
+
+    def said(self) -> str:
+        """The median at each pace, of the last turn."""
+        last = {case: each[-1].values for case, each in self._turns.items() if case.startswith("pace.")}
+        return ", ".join(f"{case.removeprefix('pace.')} {median(waits):.1f}" for case, waits in last.items()) + " ms"
+
+    def report(self, results: Results, system: str) -> None:
+        for case, measured in self._turns.items():
+            together = sorted(wait for each in measured for wait in each.values)
+            medians = [percentile(50, sorted(each.values)) for each in measured]
+            add = partial(results.add, "pickup", unit="ms", system=system)
+            add(f"{measured[0].words}, median", values=medians, case=f"{case}.p50")
+            if case.startswith("pace."):
+                words = f"{measured[0].words}, 99th percentile of {len(together):,}"
+                add(words, values=[percentile(99, together)], case=f"{case}.p99")
 
 
 async def _waits(ground: Ground, options: Sequence[str], jobs: int, pause: float) -> tuple[list[float], list[float]]:

@@ -16,9 +16,8 @@ from holdfast import Holdfast
 
 from .app import urgent
 from .draining import until
-from .figures import Results
+from .figures import Results, percentile
 from .ground import Ground, connected, fill, settle
-from .pickup import percentile
 from .processes import worker
 from .turns import turns
 

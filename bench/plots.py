@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .figures import OURS, YARDSTICKS, Figure, Results
+from .paces import PACES
 from .svg import Bar, Line, bars, lines, ranges
 
 NAMES = {"bare": "a bare INSERT", "pgbench": "our SQL, pgbench"}
@@ -56,6 +57,17 @@ def _pickup(results: Results, title: str) -> str | None:
     return ranges(title, "ms, median to 99th percentile, logarithmic", rows) if rows else None
 
 
+def _paces(results: Results, title: str) -> str | None:
+    """Of the systems that were measured at every pace."""
+    series = []
+    for system in results.systems:
+        found = [results.find("pickup", f"{pace.case}.p50", system) for pace in PACES]
+        if all(found):
+            series.append(Line(system, [figure.median for figure in found if figure]))
+    marks = [pace.name for pace in PACES]
+    return lines(title, "ms, median", "a job every", marks, series) if series else None
+
+
 def _pinned(holder: str) -> Callable[[Results, str], str | None]:
     def draw(results: Results, title: str) -> str | None:
         series = []
@@ -100,6 +112,7 @@ PLOTS = (
     ),
     Plot("enqueue-single", "Enqueue, one commit each (more is better)", _compared("enqueue", "single")),
     Plot("pickup", "From enqueue to the start of the handler, idle worker (less is better)", _pickup),
+    Plot("pickup-paces", "From enqueue to the start of the handler, by pace (less is better)", _paces),
     Plot("cpu", "CPU of worker and server per job (less is better)", _compared("drain", "cpu")),
     Plot("wal", "WAL per job of a drain (less is better)", _compared("drain", "wal")),
     Plot("memory", "Memory of a worker and its processes (less is better)", _compared("drain", "memory")),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .figures import Results, Target, at_least
+from .figures import Results, Target, at_least, at_most
+from .paces import BURSTS, PACES
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,12 @@ class Comparison:
         return f"{self.case}.vs.{self.only or 'best'}"
 
 
+LEVEL = at_most(1.05)
+"""As quick as the best: within the noise of a quiet machine."""
+_WAITS = (
+    *(f"{pace.case}.p{share}" for pace in PACES for share in (50, 99)),
+    *(f"{burst.case}.{which}.p50" for burst in BURSTS for which in ("each", "last")),
+)
 COMPARISONS = (
     Comparison("drain", "rate", "rate", at_least(1.2)),
     Comparison("drain", "rate", "rate", at_least(2.5), only="pgqueuer"),
@@ -29,6 +36,7 @@ COMPARISONS = (
     Comparison("enqueue", "copy", "bulk", at_least(2)),
     Comparison("pinned", "snapshot.q4", "snapshot.q4", at_least(1.4)),
     Comparison("pinned", "xid.q4", "xid.q4", at_least(1.4)),
+    *(Comparison("pickup", case, case, LEVEL) for case in _WAITS),
 )
 
 
@@ -41,7 +49,7 @@ def compare(results: Results) -> None:
             theirs = [figure for figure in theirs if figure.system.lower() == comparison.only]
         if ours is None or not theirs:
             continue
-        best = max(theirs, key=lambda figure: figure.median)
+        best = (max if comparison.target.at_least else min)(theirs, key=lambda figure: figure.median)
         who = best.system if comparison.only else f"the best peer, {best.system}"
         results.add(
             comparison.axis, f"{ours.name} ÷ {who}", "", [ours.median / best.median], comparison.target,

@@ -3,9 +3,12 @@
     driver install URL                    the peer's schema, in an empty database
     driver bulk URL JOBS                  many jobs, in the best way that the peer documents
     driver single URL JOBS                one commit each, after a few that do not count
-    driver pickup URL JOBS LEAST MOST     one job after the other, with pauses between so many seconds
+    driver pickup URL JOBS LEAST MOST     one job after the other, one every so many seconds
+    driver burst URL JOBS ROUNDS LEAST MOST many|one
+                                          so many jobs at once, by one call or by one each, after so many seconds
     driver worker URL JOBS                a worker that counts the calls of its handler
     driver worker-pickup URL JOBS         a worker that says how long each job was on its way
+    driver worker-hand URL JOBS           the same, one of a fleet whose workers take one job at a time, of 50 ms
 
 All but the workers end by themselves. A worker ends when its standard input does, so that none outlives the bench
 whatever becomes of it. Times are those of the one monotonic clock that the processes of a host share.

@@ -6,6 +6,7 @@ from ..drain import once
 from ..enqueue import CALLS, many, report, singles
 from ..figures import Results
 from ..ground import Ground
+from ..pickup import Pickups, measure
 
 JOBS = 100_000
 SINGLES = 600
@@ -13,11 +14,13 @@ HOW = ", in turns with the peers"
 
 
 class Ours:
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Ground, size: str) -> None:
         self._ground = ground
+        self._size = size
         self._drained: list[float] = []
         self._single: list[float] = []
         self._enqueued: dict[str, list[float]] = {case: [] for case in CALLS}
+        self.pickups = Pickups()
 
     async def drain(self) -> str:
         self._drained.append((await once(self._ground, JOBS)).rate)
@@ -29,6 +32,10 @@ class Ours:
             rates.append(await many(self._ground, case))
         by = ", ".join(f"{rates[-1]:,.0f} by {CALLS[case][0]}" for case, rates in self._enqueued.items())
         return f"{self._single[-1]:,.0f} jobs/s one by one, {by}"
+
+    async def pickup(self) -> str:
+        await measure(self._ground, self._size, self.pickups)
+        return self.pickups.said()
 
     def report_drain(self, results: Results) -> None:
         results.add("drain", f"{JOBS:,} no-op jobs{HOW}", "jobs/s", self._drained, case="rate")

@@ -23,6 +23,8 @@ class Peer:
     """In one bulk enqueue, of either size: a second or so."""
     python: tuple[int, int] = (3, 11)
     """The oldest that it runs on; of no meaning for those in Node."""
+    hands: int = 0
+    """Of each worker in a fleet: the fewest with which it does well. 0: paces and bursts are not measured of it."""
 
     @property
     def folder(self) -> Path:
@@ -61,9 +63,9 @@ class Peer:
 PEERS: dict[str, Peer] = {
     peer.name: peer
     for peer in (
-        Peer("pgboss", 100_000, 20_000),
-        Peer("graphile", 100_000, 20_000),
-        Peer("pgqueuer", 80_000, 20_000),
+        Peer("pgboss", 100_000, 20_000, hands=2),
+        Peer("graphile", 100_000, 20_000, hands=1),
+        Peer("pgqueuer", 80_000, 20_000, hands=2),
         Peer("awa", 24_000, 20_000),
         Peer("oban", 16_000, 4_000, python=(3, 12)),
         Peer("absurd", 3_000, 1_500),

@@ -11,6 +11,7 @@ from tests.support.pages import ROOT
 
 from bench import document, plots
 from bench.figures import OURS, Results
+from bench.paces import BURSTS, PACES
 
 FIGURES = ROOT / "docs" / "bench.json"
 
@@ -85,6 +86,22 @@ def test_plots_are_well_formed_and_name_every_system() -> None:
     for text in drawn.values():
         words = [element.text for element in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
         assert {"holdfast", "pg-boss", "a < b & c"} <= set(words)
+
+
+def test_paces_and_bursts_have_tables_and_a_plot() -> None:
+    made = Results("reduced")
+    for system, wait in (("holdfast", 2.0), ("pgqueuer", 3.0)):
+        for pace in PACES:
+            made.add("pickup", pace.words, "ms", [wait], system=system, case=f"{pace.case}.p50")
+            made.add("pickup", pace.words, "ms", [wait * 4], system=system, case=f"{pace.case}.p99")
+        for which in ("each", "last"):
+            made.add("pickup", "burst", "ms", [wait], system=system, case=f"{BURSTS[0].case}.{which}.p50")
+    page = "<!-- bench: paces -->\n<!-- /bench -->\n<!-- bench: bursts -->\n<!-- /bench -->\n"
+    text = document.render(page, made)
+    assert "| pgqueuer | 3.00 / 12.0 | 3.00 / 12.0 | 3.00 / 12.0 | 3.00 / 12.0 | 3.00 / 12.0 |" in text
+    assert "| 4 jobs by one call, 4 workers asleep | holdfast | 2.00 | 2.00 |" in text
+    assert plots.draw(made).keys() == {"pickup-paces.svg"}
+    assert "pace" not in document.render("<!-- bench: others -->\n<!-- /bench -->", made)
 
 
 def test_nothing_is_drawn_of_nothing() -> None:

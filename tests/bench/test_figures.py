@@ -55,6 +55,15 @@ def test_ours_is_held_against_the_best_peer_and_no_yardstick() -> None:
     assert not made.find("enqueue", "bulk.vs.best")
 
 
+def test_of_waits_the_shortest_is_the_best() -> None:
+    made = Results("reduced")
+    for system, wait in (("holdfast", 3.0), ("pg-boss", 4.0), ("pgqueuer", 3.2)):
+        made.add("pickup", "a job every 50 ms", "ms", [wait], system=system, case="pace.50ms.p50")
+    verdicts.compare(made)
+    best = made.find("pickup", "pace.50ms.p50.vs.best")
+    assert best and best.median == pytest.approx(3.0 / 3.2) and best.verdict == "met" and "pgqueuer" in best.name
+
+
 def test_without_peers_nothing_is_compared() -> None:
     made = Results("reduced")
     made.add("drain", "no-op jobs", "jobs/s", [30_000], case="rate")
@@ -66,7 +75,8 @@ def test_without_peers_nothing_is_compared() -> None:
 def test_a_comparison_can_be_missed(comparison: verdicts.Comparison) -> None:
     made = Results("reduced")
     made.add(comparison.axis, "ours", "", [1.0], case=comparison.case)
-    made.add(comparison.axis, "theirs", "", [1.0], case=comparison.theirs, system=comparison.only or "another")
+    theirs = 1.0 if comparison.target.at_least else 0.9
+    made.add(comparison.axis, "theirs", "", [theirs], case=comparison.theirs, system=comparison.only or "another")
     verdicts.compare(made)
     found = made.find(comparison.axis, comparison.name)
     assert found and found.verdict == "MISSED"

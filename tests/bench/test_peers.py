@@ -13,11 +13,14 @@ import pytest
 from tests.support.pooler import direct
 
 from bench.ground import Ground
+from bench.paces import Burst
 from bench.peers import NAMES
 from bench.peers.draining import Drained, drain
 from bench.peers.driver import Driver, DriverFailed
 from bench.peers.environment import command
 from bench.peers.peer import PEERS, LeftOut, Peer
+from bench.peers.race import heard
+from bench.turn.pickup import by_round
 
 pytestmark = pytest.mark.direct  # benchmarks measure a server, not the way to it
 
@@ -95,6 +98,31 @@ async def test_pick_up_is_the_time_from_the_call_to_the_handler(database_url: st
         await DRIVER.call("pickup", database_url, 3, 0.01, 0.02)
         waits = [(await worker.until("waited"))["ms"] for _ in range(3)]
     assert all(0 < wait < 60_000 for wait in waits)
+
+
+@pytest.mark.parametrize("how", ["many", "one"])
+async def test_a_burst_is_timed_round_by_round(database_url: str, how: str) -> None:
+    await DRIVER.call("install", database_url)
+    burst = Burst(3, 1, how)
+    async with DRIVER.worker("worker-hand", database_url, 0) as worker:
+        await DRIVER.call("burst", database_url, burst.jobs, 2, 0.2, 0.3, how)
+        waits = await heard([worker], 6)
+    assert sorted(number for number, _ in waits) == list(range(6))
+    each, last = by_round("pickup", burst, waits)
+    assert len(each.values) == 6 and len(last.values) == 2
+    # One hand holds each job for 50 ms, so the third of a round waits for two others.
+    assert min(last.values) >= 100
+
+
+async def test_a_fleet_whose_worker_dies_is_not_waited_for(database_url: str) -> None:
+    await DRIVER.call("install", database_url)
+    async with (
+        DRIVER.worker("worker-hand", database_url, 0) as one,
+        DRIVER.worker("worker-hand", database_url, 0) as two,
+    ):
+        two.process.kill()
+        with pytest.raises(DriverFailed, match="expected waited, and it ended"):
+            await heard([one, two], 1)
 
 
 async def test_a_worker_ends_with_the_process_that_started_it(database_url: str) -> None:

@@ -2,6 +2,7 @@
 
 Its own benchmark runs several queue managers in one process, each with a connection of its own, on asyncpg and uvloop.
 Batches of 100 in two managers were the fastest of 5 × 10, 1 × 100, 1 × 500, 2 × 100 and 2 × 500. `enqueue` takes lists.
+The fewest jobs at a time that a manager can be told to run are two: so a fleet has half as many workers.
 """
 
 import asyncio
@@ -12,12 +13,14 @@ from contextlib import asynccontextmanager
 import asyncpg
 import speech
 import uvloop
-from pgqueuer import AsyncpgDriver, Job, PgQueuer, Queries
+from pgqueuer import AsyncpgDriver, AsyncpgPoolDriver, Job, PgQueuer, Queries
 
 MANAGERS = 2
 BATCH = 100
+POOL = 10
 SETTINGS = (
-    f"asyncpg and uvloop, {MANAGERS} queue managers × batch_size {BATCH}, LISTEN; bulk: enqueue of lists of 1,000"
+    f"asyncpg and uvloop, {MANAGERS} queue managers × batch_size {BATCH}, LISTEN; bulk: enqueue of lists of 1,000; "
+    "in a fleet: one manager, batch_size 1, max_concurrent_tasks 2"
 )
 
 
@@ -41,6 +44,10 @@ class Client:
 
 @asynccontextmanager
 async def client(url: str) -> AsyncIterator[Client]:
+    if speech.many_calls_at_once():
+        async with asyncpg.create_pool(url, min_size=POOL, max_size=POOL) as pool:
+            yield Client(Queries(AsyncpgPoolDriver(pool)))
+        return
     connection = await asyncpg.connect(url)
     try:
         yield Client(Queries(AsyncpgDriver(connection)))
@@ -54,13 +61,18 @@ async def work(url: str, handle: speech.Handle, ready: Callable[[], None]) -> No
         handle(job.id, None)
 
     async def measure(job: Job) -> None:
-        handle(0, json.loads(job.payload)["sent"])
+        payload = json.loads(job.payload)
+        handle(payload["number"], payload["sent"])
+        await speech.rest()
 
-    managers = [PgQueuer(AsyncpgDriver(await asyncpg.connect(url))) for _ in range(MANAGERS)]
+    managers = [
+        PgQueuer(AsyncpgDriver(await asyncpg.connect(url))) for _ in range(1 if speech.one_hand() else MANAGERS)
+    ]
     for manager in managers:
         manager.entrypoint("noop")(measure if speech.of_pickup() else count)
     ready()
-    await asyncio.gather(*(manager.run(batch_size=BATCH) for manager in managers))
+    settings = {"batch_size": 1, "max_concurrent_tasks": 2} if speech.one_hand() else {"batch_size": BATCH}
+    await asyncio.gather(*(manager.run(**settings) for manager in managers))
 
 
 uvloop.run(speech.run(speech.Peer("pgqueuer", SETTINGS, install, client, work)))

@@ -19,6 +19,8 @@ from typing import Any, Protocol
 NOTE = "x" * 60
 """Makes a payload of about 100 bytes, as for ours."""
 WARM = 20
+HELD = 0.05
+"""Seconds that a job of a burst takes, so that one worker cannot take them all."""
 Payload = dict[str, Any]
 Handle = Callable[[int, float | None], None]
 """To be called by the handler with the job's number (any distinct one) and its `sent`."""
@@ -56,7 +58,23 @@ def now() -> float:
 
 def of_pickup() -> bool:
     """Whether this is a worker that says how long each job was on its way."""
-    return sys.argv[1] == "worker-pickup"
+    return sys.argv[1] in ("worker-pickup", "worker-hand")
+
+
+def one_hand() -> bool:
+    """Whether this is a worker of a fleet, which takes as few jobs at a time as the peer can be told to."""
+    return sys.argv[1] == "worker-hand"
+
+
+def many_calls_at_once() -> bool:
+    """Whether this is a producer that does not wait for one call before the next."""
+    return sys.argv[1] == "burst"
+
+
+async def rest() -> None:
+    """To be awaited by the handler at its end: one of a fleet keeps its hand busy for a while."""
+    if one_hand():
+        await asyncio.sleep(HELD)
 
 
 async def run(peer: Peer) -> None:
@@ -70,6 +88,8 @@ async def run(peer: Peer) -> None:
         await _single(peer, url, int(numbers[0]))
     elif name == "pickup":
         await _pickup(peer, url, int(numbers[0]), float(numbers[1]), float(numbers[2]))
+    elif name == "burst":
+        await _burst(peer, url, int(numbers[0]), int(numbers[1]), float(numbers[2]), float(numbers[3]), numbers[4])
     else:
         await _work(peer, url, int(numbers[0]))
 
@@ -100,12 +120,38 @@ async def _single(peer: Peer, url: str, jobs: int) -> None:
 
 async def _pickup(peer: Peer, url: str, jobs: int, least: float, most: float) -> None:
     async with peer.client(url) as client:
-        for n in range(jobs):
-            await asyncio.sleep(random.uniform(least, most))
-            payload = _payload(n)
-            payload["sent"] = now()
-            await client.one(payload)
+        await paced(client, jobs, least, most)
         say("done")
+
+
+async def _burst(peer: Peer, url: str, jobs: int, rounds: int, least: float, most: float, how: str) -> None:
+    async with peer.client(url) as client:
+        await bursts(client, jobs, rounds, least, most, how)
+        say("done")
+
+
+async def paced(client: Client, jobs: int, least: float, most: float) -> None:
+    """One job after the other, so many seconds from one call to the next, however long a call takes.
+
+    Timers are late by up to a millisecond: that is made up for, by one pause at most.
+    """
+    due = now()
+    for number in range(jobs):
+        due = max(due + random.uniform(least, most), now() - most)
+        await asyncio.sleep(max(due - now(), 0))
+        await client.one({**_payload(number), "sent": now()})
+
+
+async def bursts(client: Client, jobs: int, rounds: int, least: float, most: float, how: str) -> None:
+    """So many jobs at once, by one call (`many`) or by one call each (`one`), after so many seconds of silence."""
+    for number in range(rounds):
+        await asyncio.sleep(random.uniform(least, most))
+        sent = now()
+        payloads = [{**_payload(number * jobs + n), "sent": sent} for n in range(jobs)]
+        if how == "many":
+            await client.many(payloads)
+        else:
+            await asyncio.gather(*map(client.one, payloads))
 
 
 async def _work(peer: Peer, url: str, jobs: int) -> None:
@@ -148,4 +194,4 @@ class Calls:
 
     def waited(self, number: int, sent: float | None) -> None:
         assert sent is not None
-        say("waited", ms=(now() - sent) * 1000)
+        say("waited", number=number, ms=(now() - sent) * 1000)

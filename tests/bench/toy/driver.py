@@ -21,13 +21,15 @@ async def install(url: str) -> None:
 class Client:
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
+        self._lock = asyncio.Lock()
 
     async def one(self, payload: speech.Payload) -> object:
         return await self.many([payload])
 
     async def many(self, payloads: Sequence[speech.Payload]) -> object:
         rows = [(payload["number"], payload.get("sent"), None) for payload in payloads]
-        return await self._connection.copy_records_to_table("toy", records=rows)
+        async with self._lock:
+            return await self._connection.copy_records_to_table("toy", records=rows)
 
 
 @asynccontextmanager
@@ -48,6 +50,7 @@ async def work(url: str, handle: speech.Handle, ready: Callable[[], None]) -> No
         for number, sent in await connection.fetch("select number, sent from toy where done_at is null limit 10"):
             for _ in range(2 if FAULT == "twice" and number == 3 else 1):
                 handle(number, sent)
+            await speech.rest()
             await connection.execute("update toy set done_at = clock_timestamp() where number = $1", number)
         await asyncio.sleep(0.001)
 

@@ -1,4 +1,4 @@
-"""Databases for peers: the schema once, in a template, and a fresh copy of it for every repeat."""
+"""Databases that others fill: the schema once, in a template, and a fresh copy of it for every repeat."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from ..ground import Ground
+from .ground import Ground
 
 
 class Databases:
@@ -31,7 +31,7 @@ class Databases:
     @asynccontextmanager
     async def fresh(self, template: str = "template0") -> AsyncIterator[str]:
         """The address of a copy of the template, which nobody may be connected to; dropped at the end."""
-        name = f"holdfast_bench_peer_{secrets.token_hex(4)}"
+        name = f"holdfast_bench_copy_{secrets.token_hex(4)}"
         await self._admin.execute(f"create database {name} template {name_in(template)}")
         try:
             yield urlunsplit(urlsplit(self._url)._replace(path=f"/{name}"))

@@ -18,6 +18,7 @@ from .. import __version__
 from ..db.link import Link
 from ..db.safety import check_server
 from ..errors import ConfigurationError, Contended, Unreachable
+from ..inbox import ending
 from ..inbox.claim import Known
 from ..inbox.claimer import Claimer
 from ..ownership import members
@@ -214,8 +215,9 @@ class Engine:
     async def _release_unknown(self) -> None:
         """A claim whose answer was lost may have left rows in our name; nothing runs any more, so they can go."""
         if not self._hands.running:
-            with suppress(Unreachable, Contended):
-                await self._write_link.run("inbox", "release_worker", self.name, deadline=5)
+            with suppress(Unreachable, Contended, TimeoutError):
+                async with asyncio.timeout(5):
+                    await ending.release_all(self._write_link, self.name)
 
     async def _say(self, status: str) -> None:
         try:

@@ -79,6 +79,7 @@ class Engine:
         )  # fmt: skip
         self._completer.busy = lambda: self._hands.held > 0
         self._completer.vacate = self._hands.vacate = self.claiming.vacate
+        self._completer.freed = self._hands.demand.set
         self._runner: JobRunner
         self._hand_tasks: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []

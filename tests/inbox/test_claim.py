@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -18,7 +19,7 @@ from holdfast.inbox.claim import AT, CALL, FOUND, PAUSED, SUSPECTS, FreeCourse, 
 from holdfast.inbox.claimer import Claimer
 from holdfast.inbox.ending import write
 from holdfast.model.floor import START
-from holdfast.model.outcome import Completed, Failed
+from holdfast.model.outcome import Completed, Failed, Outcome, Released
 
 
 async def test_only_rows_that_are_pending_and_due(one: Session) -> None:
@@ -283,6 +284,39 @@ async def test_a_row_that_changed_meanwhile_is_claimed_by_the_next_look(
     assert ([claim.id for claim in batch.claims], batch.more) == ([ids[0], ids[2]], True)
     assert [claim.id for claim in (await course.claim(25)).claims] == [ids[1]]
     await link.close()
+
+
+async def delay_late_claims(one: Session, before: str) -> None:
+    """Let the guarded claims of the worker `late` wait for an advisory lock before this step of theirs."""
+    definition = await one.connection.fetchval("select pg_get_functiondef('holdfast.claim_guarded'::regproc)")
+    gate = "if worker = 'late' then perform pg_advisory_xact_lock(1); end if;"
+    assert definition.count(f"-- {before}") == 1
+    await one.connection.execute(definition.replace(f"-- {before}", f"{gate} -- {before}"))
+
+
+@pytest.mark.parametrize("kind", ["suspect", "owned"])
+@pytest.mark.parametrize("outcome", [None, Completed(), Released()])
+async def test_a_row_that_another_took_after_the_guarded_claims_look_is_left_to_it(
+    one: Session, two: Session, kind: str, outcome: Outcome | None
+) -> None:
+    """No key keeps these apart: between the look and the lock, the row may be claimed, and even be gone or back."""
+    (id,) = await one.add(crashes=int(kind == "suspect"), owned=kind == "owned")
+    how: dict[str, Any] = {"suspects": True} if kind == "suspect" else {"buckets": range(1024)}
+    await delay_late_claims(one, "4. Lock heads")
+    async with gate(one.database.url or ""):
+        late = asyncio.create_task(two.claim_guarded("late", 1, **how))
+        await until(one.connection, WAITS)
+        (claim,) = await one.claim_guarded("w1", 1, **how)
+        if outcome is not None:
+            await write(one, "w1", [(claim, outcome)])
+    claims = await late
+    if isinstance(outcome, Released):  # it is pending again: anybody's
+        assert [(claim.id, claim.generation) for claim in claims] == [(id, 2)]
+        return
+    assert claims == []
+    if outcome is None:
+        row = await one.row(id)
+        assert (row["status"], row["claimed_by"], row["lease_generation"]) == ("processing", "w1", 1)
 
 
 async def test_eight_claimers_share_ten_thousand_rows_and_never_wait(one: Session, migrated_url: str) -> None:

@@ -3,15 +3,14 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.support.inbox import JOB, Session, claim_lanes, move_clock, session, until
-from tests.support.pooler import database_at, direct
+from tests.support.gates import WAITS, delay_late_claims, gate
+from tests.support.inbox import JOB, Session, claim_lanes, move_clock, until
+from tests.support.pooler import database_at
 
 from holdfast.db.database import Database
 from holdfast.db.link import Link
@@ -233,22 +232,6 @@ def behind_a_gate(sql: str) -> str:
     return slow
 
 
-@asynccontextmanager
-async def gate(url: str) -> AsyncIterator[None]:
-    """Closed until the end of the block."""
-    async with session(direct(url)) as keeper:
-        await keeper.connection.execute("select pg_advisory_lock(1)")
-        yield
-        await keeper.connection.execute("select pg_advisory_unlock(1)")
-
-
-WAITS = """
-    select exists (
-        select from pg_locks l join pg_database d on d.oid = l.database
-        where l.locktype = 'advisory' and not l.granted and d.datname = current_database())
-"""
-
-
 async def test_a_row_that_another_finished_meanwhile_is_not_claimed(one: Session, two: Session) -> None:
     """The scan's snapshot still shows the row pending; the lock looks again."""
     await one.add(2)
@@ -284,14 +267,6 @@ async def test_a_row_that_changed_meanwhile_is_claimed_by_the_next_look(
     assert ([claim.id for claim in batch.claims], batch.more) == ([ids[0], ids[2]], True)
     assert [claim.id for claim in (await course.claim(25)).claims] == [ids[1]]
     await link.close()
-
-
-async def delay_late_claims(one: Session, before: str) -> None:
-    """Let the guarded claims of the worker `late` wait for an advisory lock before this step of theirs."""
-    definition = await one.connection.fetchval("select pg_get_functiondef('holdfast.claim_guarded'::regproc)")
-    gate = "if worker = 'late' then perform pg_advisory_xact_lock(1); end if;"
-    assert definition.count(f"-- {before}") == 1
-    await one.connection.execute(definition.replace(f"-- {before}", f"{gate} -- {before}"))
 
 
 @pytest.mark.parametrize("kind", ["suspect", "owned"])

@@ -14,6 +14,7 @@ from tests.support.waiting import until
 from tests.support.workers import Inbox
 
 from holdfast import Context, Holdfast, Task, TxContext
+from holdfast.inbox import guarded
 from holdfast.model.job import Claim
 from holdfast.model.outcome import Completed
 from holdfast.worker import claiming
@@ -64,7 +65,7 @@ async def fill(task: Task[..., Any], keys: int, jobs: int) -> list[UUID]:
 
 
 async def all_ended(inbox: Inbox, jobs: list[UUID]) -> None:
-    await until(lambda: inbox.count(jobs, "completed") == len(jobs), seconds=90)
+    await until(lambda: inbox.count(jobs, "completed") == len(jobs), seconds=40)
 
 
 async def test_keys_run_in_order_through_failures_on_several_workers(
@@ -88,7 +89,9 @@ async def test_keys_run_in_order_through_failures_on_several_workers(
     assert witness.ended == {f"k{key}": list(range(25)) for key in range(7)}
 
 
-async def test_a_backlog_of_neighbours_is_handed_over(hf: Holdfast, inbox: Inbox, witness: Witness) -> None:
+async def test_a_backlog_of_neighbours_is_handed_over(
+    hf: Holdfast, inbox: Inbox, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All jobs of a key next to each other: nearly every one is passed by the floor and found through its key."""
 
     @hf.task(ordered=True)
@@ -96,9 +99,10 @@ async def test_a_backlog_of_neighbours_is_handed_over(hf: Holdfast, inbox: Inbox
         await witness.run(ctx.key, number, 0)
         witness.end(ctx.key, number)
 
+    monkeypatch.setattr(guarded, "PATROL_EVERY", 3600.0)
     made = [await step.on(key=f"k{key}").enqueue_many([{"number": n} for n in range(100)]) for key in range(20)]
     jobs = [job.id for batch in made for job in batch]
-    async with hf.worker(concurrency=20, **FAST):
+    async with hf.worker(concurrency=20, **FAST | {"housekeeping": 3600}):
         await all_ended(inbox, jobs)
     assert witness.overlaps == []
     assert witness.ended == {f"k{key}": list(range(100)) for key in range(20)}

@@ -73,10 +73,12 @@ class Timeout(HoldfastError):
 class Unreachable(HoldfastError):
     """The server did not answer. Whether the call took effect is unknown; repeating it under the same id is safe."""
 
-    def __init__(self, message: str, *, silent: bool = False) -> None:
+    def __init__(self, message: str, *, silent: bool = False, alone: bool = False) -> None:
         super().__init__(message)
         self.silent = silent
-        """Did nothing come at all, not even a refusal? Then perhaps only we are cut off."""
+        """Did nothing come at all, not even a refusal?"""
+        self.alone = silent or alone
+        """Is it perhaps only we who are cut off or refused, while the server works for others?"""
 
 
 class Contended(HoldfastError):

@@ -55,7 +55,7 @@ def test_running_handlers_are_cancelled_or_told_within_two_seconds(fleet: Fleet)
     fleet.inbox.check_promises()
 
 
-def test_a_cancelled_job_whose_worker_dies_is_not_run_to_its_end(fleet: Fleet) -> None:
+def test_a_cancelled_job_whose_worker_dies_is_not_started_again(fleet: Fleet) -> None:
     job = fleet.inbox.enqueue("cancel_me_sync")
     worker = fleet.start(lease=300)
     fleet.wait_seen(job, "started")
@@ -63,7 +63,8 @@ def test_a_cancelled_job_whose_worker_dies_is_not_run_to_its_end(fleet: Fleet) -
     assert cancel(fleet, job) == ["processing"]
     fleet.inbox.rows("update holdfast.inbox set lease_expires_at = now() where id = %s", job)
     fleet.start(lease=2)
-    fleet.inbox.wait(job, "failed")
+    fleet.inbox.wait(job, "failed", seconds=20)
+    assert len(fleet.seen(job, "started")) == 1
 
 
 def test_cancel_against_completion_has_one_winner(fleet: Fleet) -> None:

@@ -26,7 +26,7 @@ def test_running_jobs_finish_and_unstarted_ones_go_back_with_their_attempt(fleet
     fleet.wait_seen(held, "started")
     assert fleet.inbox.count(behind, "processing") > 0
     worker.send(signal.SIGTERM)
-    fleet.inbox.wait(behind, "pending")  # at once, while the other still runs
+    fleet.inbox.wait(behind, "pending", seconds=10)  # at once, while the other still runs
     assert fleet.inbox.status(held) == "processing"
     assert list(fleet.inbox.workers().values()) == ["draining"]
     gate.touch()

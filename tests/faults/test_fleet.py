@@ -115,7 +115,7 @@ def check_steady(fleet: Fleet, load: Load) -> Ring:
         newest = load.finished(load.rounds[first:])[-3:]
         return len(newest) == 3 and on_owners(fleet, newest, ring)
 
-    wait_until(settled, REFRESH * 1.2 + 60)
+    wait_until(settled, REFRESH * 1.2 + 3 * FORGIVING)
     first = len(load.rounds)
     wait_until(lambda: len(load.finished(load.rounds[first : first + 6])) == 6)
     assert on_owners(fleet, load.rounds[first : first + 6], ring), "a key of a steady pool ran elsewhere"
@@ -212,7 +212,7 @@ def test_eight_workers_of_which_one_is_killed_one_added_and_one_drained(fleet: F
         assert workers[1].wait() == 0, workers[1].log
         fourth = check_steady(fleet, load)
         check_moved("drained", third, fourth)
-    fleet.inbox.wait(fleet.inbox.enqueued)
+    fleet.inbox.wait(fleet.inbox.enqueued, seconds=LEASE + 2 * FORGIVING)
     for worker in workers[2:]:
         worker.send(signal.SIGTERM)
     for worker in workers[2:]:

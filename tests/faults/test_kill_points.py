@@ -17,6 +17,9 @@ from tests.support.workers import Fleet
 
 pytestmark = pytest.mark.faults
 
+RECOVERY = 15.0
+"""Seconds, as in test_liveness.py."""
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -64,7 +67,7 @@ def test_a_worker_dies_here_and_its_supervisor_hands_the_work_on(fleet: Fleet, p
     job = enqueue(fleet, point)
     fleet.start(probes=f"{point.probe}=kill@{marker}", lease=300)
     wait_until(marker.exists)
-    fleet.inbox.wait(job)
+    fleet.inbox.wait(job, seconds=RECOVERY)
     assert effects(fleet, point, job) == point.effects
     assert fleet.inbox.job(job)["attempts"] == point.attempts
     assert enqueue(fleet, point) == job, "P6: the key still stands for the first job"
@@ -86,7 +89,7 @@ def test_worker_and_supervisor_die_here_together_and_the_lease_runs_out(
     first.wait()
     wait_until(lambda: not Path(f"/proc/{child}").exists())
     fleet.start(lease=1)
-    fleet.inbox.wait(job)
+    fleet.inbox.wait(job, seconds=RECOVERY)
     assert effects(fleet, point, job) == point.effects
     assert fleet.inbox.job(job)["attempts"] == point.swept
     assert enqueue(fleet, point) == job, "P6: the key still stands for the first job"
@@ -108,7 +111,7 @@ def test_a_worker_dies_while_it_drains(fleet: Fleet, probe: str, tmp_path: Path)
     assert fleet.inbox.one("select count(*) from holdfast.inbox where status = 'processing'") == 0
     gate.touch()
     fleet.start()
-    fleet.inbox.wait([held, *behind])
+    fleet.inbox.wait([held, *behind], seconds=RECOVERY)
     assert fleet.inbox.job(held)["attempts"] == 2
     assert {fleet.inbox.job(job)["attempts"] for job in behind} == {1}
     assert len(fleet.seen(what="effect")) == len(behind)

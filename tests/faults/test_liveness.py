@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,11 @@ from tests.support.waiting import wait_until
 from tests.support.workers import Fleet
 
 pytestmark = pytest.mark.faults
+
+RECOVERY = 15.0
+"""Seconds. A second or three are promised here: a lease of one or none, housekeeping, backoff, a poll; the rest is for
+Python to start, and for a busy machine.
+"""
 
 
 def gone(pid: int) -> bool:
@@ -24,7 +28,7 @@ def test_a_killed_worker_is_missed_at_once(fleet: Fleet, tmp_path: Path) -> None
     first = worker.child
     gate.touch()
     os.kill(first, signal.SIGKILL)
-    fleet.inbox.wait(job, seconds=30)
+    fleet.inbox.wait(job, seconds=RECOVERY)
     assert fleet.inbox.job(job)["attempts"] == 2
     assert "WorkerDied" in fleet.inbox.job(job)["errors"][0]["error"]
     assert {seen.pid for seen in fleet.seen(job)} == {first, worker.child}
@@ -44,7 +48,7 @@ def test_what_keeps_a_process_busy_past_its_lease_runs_exactly_once(fleet: Fleet
     fleet.start(lease=lease)
     fleet.start(lease=lease)
     jobs = [blocked, gil, asleep, thread]
-    fleet.inbox.wait(jobs, seconds=90)
+    fleet.inbox.wait(jobs, seconds=10 * lease + 25)
     for job in jobs:
         assert [seen.what for seen in fleet.seen(job)] == ["started", "finished"]
         assert fleet.inbox.job(job)["attempts"] == 1
@@ -61,7 +65,7 @@ def test_a_stopped_worker_loses_its_jobs_and_changes_nothing_when_it_wakes(fleet
     stopped = first.child
     os.kill(stopped, signal.SIGSTOP)
     fleet.start(lease=1)
-    wait_until(lambda: fleet.inbox.job(completes)["lease_generation"] == 2)
+    wait_until(lambda: fleet.inbox.job(completes)["lease_generation"] == 2, RECOVERY)
     gate.touch()
     fleet.inbox.wait(completes)
     fleet.inbox.wait(fails, "dead_letter")
@@ -88,7 +92,7 @@ def test_a_handler_is_told_that_its_lease_was_lost(fleet: Fleet) -> None:
         " lease_expires_at = now() + '1 hour' where id = %s",
         job,
     )
-    fleet.wait_seen(job, "LeaseLost")
+    fleet.wait_seen(job, "LeaseLost", seconds=RECOVERY)
     wait_until(lambda: "LeaseLost" in worker.log)
     row = fleet.inbox.job(job)
     assert (row["status"], row["claimed_by"], row["lease_generation"]) == ("processing", "another", 2)
@@ -106,7 +110,7 @@ def test_a_killed_supervisor_takes_its_workers_along_and_others_recover(fleet: F
     wait_until(lambda: all(gone(pid) for pid in children), 10)
     gate.touch()
     fleet.start(lease=1)
-    fleet.inbox.wait(job)
+    fleet.inbox.wait(job, seconds=RECOVERY)
     assert fleet.inbox.job(job)["errors"][0]["error"] == "LeaseExpired"
     fleet.inbox.check_promises()
 
@@ -116,7 +120,7 @@ def test_workers_of_a_stopped_supervisor_stop_claiming_and_give_up_their_jobs(fl
     worker = fleet.start(lease=1)
     fleet.wait_seen(job, "started")
     worker.send(signal.SIGSTOP)
-    fleet.wait_seen(job, "LeaseLost")
+    fleet.wait_seen(job, "LeaseLost", seconds=RECOVERY)
     # By now the keeper is late, so nothing new is claimed, although hands are free.
     later = fleet.inbox.enqueue("effect")
     looks = fleet.inbox.one("select clock_timestamp()")
@@ -167,10 +171,8 @@ def test_a_lease_that_nobody_renews_is_swept_while_its_handler_runs(fleet: Fleet
     first = fleet.start(lease=1)
     fleet.wait_seen(job, "started")
     first.send(signal.SIGSTOP)  # its keeper; the worker process runs on
-    began = time.monotonic()
     fleet.start(lease=1)
-    fleet.wait_seen(job, "started", times=2)
-    assert time.monotonic() - began < 30
+    fleet.wait_seen(job, "started", times=2, seconds=RECOVERY)
     gate.touch()
     fleet.inbox.wait(job)
     assert fleet.inbox.job(job)["lease_generation"] == 2

@@ -3,14 +3,14 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.support.inbox import JOB, Session, claim_lanes, move_clock, session, until
-from tests.support.pooler import database_at, direct
+from tests.support.gates import WAITS, delay_late_claims, gate
+from tests.support.inbox import JOB, Session, claim_lanes, move_clock, until
+from tests.support.pooler import database_at
 
 from holdfast.db.database import Database
 from holdfast.db.link import Link
@@ -18,7 +18,7 @@ from holdfast.inbox.claim import AT, CALL, FOUND, PAUSED, SUSPECTS, FreeCourse, 
 from holdfast.inbox.claimer import Claimer
 from holdfast.inbox.ending import write
 from holdfast.model.floor import START
-from holdfast.model.outcome import Completed, Failed
+from holdfast.model.outcome import Completed, Failed, Outcome, Released
 
 
 async def test_only_rows_that_are_pending_and_due(one: Session) -> None:
@@ -232,22 +232,6 @@ def behind_a_gate(sql: str) -> str:
     return slow
 
 
-@asynccontextmanager
-async def gate(url: str) -> AsyncIterator[None]:
-    """Closed until the end of the block."""
-    async with session(direct(url)) as keeper:
-        await keeper.connection.execute("select pg_advisory_lock(1)")
-        yield
-        await keeper.connection.execute("select pg_advisory_unlock(1)")
-
-
-WAITS = """
-    select exists (
-        select from pg_locks l join pg_database d on d.oid = l.database
-        where l.locktype = 'advisory' and not l.granted and d.datname = current_database())
-"""
-
-
 async def test_a_row_that_another_finished_meanwhile_is_not_claimed(one: Session, two: Session) -> None:
     """The scan's snapshot still shows the row pending; the lock looks again."""
     await one.add(2)
@@ -283,6 +267,31 @@ async def test_a_row_that_changed_meanwhile_is_claimed_by_the_next_look(
     assert ([claim.id for claim in batch.claims], batch.more) == ([ids[0], ids[2]], True)
     assert [claim.id for claim in (await course.claim(25)).claims] == [ids[1]]
     await link.close()
+
+
+@pytest.mark.parametrize("kind", ["suspect", "owned"])
+@pytest.mark.parametrize("outcome", [None, Completed(), Released()])
+async def test_a_row_that_another_took_after_the_guarded_claims_look_is_left_to_it(
+    one: Session, two: Session, kind: str, outcome: Outcome | None
+) -> None:
+    """No key keeps these apart: between the look and the lock, the row may be claimed, and even be gone or back."""
+    (id,) = await one.add(crashes=int(kind == "suspect"), owned=kind == "owned")
+    how: dict[str, Any] = {"suspects": True} if kind == "suspect" else {"buckets": range(1024)}
+    await delay_late_claims(one, "4. Lock heads")
+    async with gate(one.database.url or ""):
+        late = asyncio.create_task(two.claim_guarded("late", 1, **how))
+        await until(one.connection, WAITS)
+        (claim,) = await one.claim_guarded("w1", 1, **how)
+        if outcome is not None:
+            await write(one, "w1", [(claim, outcome)])
+    claims = await late
+    if isinstance(outcome, Released):  # it is pending again: anybody's
+        assert [(claim.id, claim.generation) for claim in claims] == [(id, 2)]
+        return
+    assert claims == []
+    if outcome is None:
+        row = await one.row(id)
+        assert (row["status"], row["claimed_by"], row["lease_generation"]) == ("processing", "w1", 1)
 
 
 async def test_eight_claimers_share_ten_thousand_rows_and_never_wait(one: Session, migrated_url: str) -> None:

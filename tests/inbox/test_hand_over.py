@@ -1,9 +1,11 @@
 """Keys whose row has ended here: which of them are looked at."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.support.inbox import JOB, Session
+from tests.support.gates import WAITS, delay_late_claims, gate
+from tests.support.inbox import JOB, Session, until
 
 from holdfast.db.link import Link
 from holdfast.inbox import guarded
@@ -87,3 +89,23 @@ async def test_what_another_worker_parked_is_taken_over(
     assert [claim.id for claim in await here.hand_over(link, 25)] == [second]
     assert asked == (["claim_guarded"] if slow else ["parked", "claim_guarded"])
     assert claim.id == first
+
+
+async def test_a_key_that_falls_vacant_while_a_claim_passes_its_next_row_is_not_forgotten(
+    one: Session, link: Link
+) -> None:
+    """The claim saw the key at work, and tells so when its row has ended and been asked about."""
+    _, second = await one.add(2, key="k", ordered=True)
+    here = GuardedCourse(link, "late", ["default"], Known(JOB), 90.0)
+    (first,) = await one.claim_guarded("w1", 1, park=False)
+    await delay_late_claims(one, "4. Lock heads")
+    async with gate(one.database.url or ""):
+        passing = asyncio.create_task(here.claim(25))
+        await until(one.connection, WAITS)
+        await write(one, "w1", [(first, Completed())])
+        here.vacate(first)
+        other = Link(one.database, "other keys")
+        assert (await here.hand_over(other, 25), here.vacated) == ([], 0)
+        await other.close()
+    assert ((await passing).claims, here.vacated) == ([], 1)
+    assert [claim.id for claim in await here.hand_over(link, 25)] == [second]

@@ -21,6 +21,7 @@ from holdfast.model.floor import START, Position
 from holdfast.model.job import Claim
 from holdfast.model.keys import bucket
 from tests.support.pooler import database_at
+from tests.support.waiting import PATIENCE
 
 LEASE = 90.0
 JOB = {"job": (1, 1)}
@@ -208,7 +209,7 @@ async def until_waiting(connection: Connection, pid: int) -> None:
     )
 
 
-async def until(connection: Connection, question: str, *arguments: Any, seconds: float = 60) -> None:
+async def until(connection: Connection, question: str, *arguments: Any, seconds: float = PATIENCE) -> None:
     """Return as soon as the database answers the question with true."""
     deadline = time.monotonic() + seconds
     while not await connection.fetchval(question, *arguments):

@@ -6,8 +6,14 @@ from collections.abc import Callable
 
 import asyncpg
 
+PATIENCE = 25.0
+"""Seconds: far more than anything takes, and less than the 30 after which a worker's patrol finds what others forgot.
 
-def wait_until(fact: Callable[[], bool], seconds: float = 60) -> None:
+Where something shorter is promised, a test says so.
+"""
+
+
+def wait_until(fact: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Return as soon as `fact` holds; fail if it does not within `seconds`."""
     deadline = time.monotonic() + seconds
     while not fact():
@@ -21,7 +27,7 @@ async def until_blocked(observer: "asyncpg.Connection[asyncpg.Record]", sessions
     The observer must not be inside a transaction: there, statistics stand still.
     """
     assert not observer.is_in_transaction()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             waiting = await observer.fetchval(
                 "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
@@ -31,7 +37,7 @@ async def until_blocked(observer: "asyncpg.Connection[asyncpg.Record]", sessions
             await asyncio.sleep(0.005)
 
 
-async def until(fact: Callable[[], bool], seconds: float = 60) -> None:
+async def until(fact: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """As `wait_until`, asking in a thread so that the event loop goes on."""
     deadline = time.monotonic() + seconds
     while not await asyncio.to_thread(fact):

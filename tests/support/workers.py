@@ -20,7 +20,7 @@ from psycopg.rows import dict_row
 from tests.apps import witness
 from tests.apps.witness import Seen
 from tests.support.pooler import direct
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,7 +73,7 @@ class Inbox:
     def status(self, id: UUID) -> str:
         return str(self.job(id)["status"])
 
-    def wait(self, ids: UUID | Iterable[UUID], status: str = "completed", seconds: float = 60) -> None:
+    def wait(self, ids: UUID | Iterable[UUID], status: str = "completed", seconds: float = PATIENCE) -> None:
         """Until all of them have this status."""
         wanted = [ids] if isinstance(ids, UUID) else list(ids)
 
@@ -173,8 +173,8 @@ class Fleet:
         lines = witness.read(self.witness_file)
         return [s for s in lines if job in (None, s.job) and what in (None, s.what)]
 
-    def wait_seen(self, job: UUID, what: str, times: int = 1) -> None:
-        wait_until(lambda: len(self.seen(job, what)) >= times)
+    def wait_seen(self, job: UUID, what: str, times: int = 1, seconds: float = PATIENCE) -> None:
+        wait_until(lambda: len(self.seen(job, what)) >= times, seconds)
 
     def launch(
         self,
@@ -225,7 +225,7 @@ class Fleet:
             assert worker.process.poll() is None, f"the worker ended:\n{worker.log}"
             return len(self.names(worker)) >= processes
 
-        wait_until(ready)
+        wait_until(ready, 60)  # nobody promises how fast Python starts
 
     def names(self, worker: Worker) -> list[str]:
         """The registered ids of its living processes."""

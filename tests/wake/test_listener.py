@@ -27,6 +27,8 @@ pytestmark = pytest.mark.direct  # LISTEN itself: there is none behind a pooler
 
 NEVER = 3600.0
 """A pause so long that only a wake-up ends it."""
+WOKEN = 5.0
+"""Seconds, where some milliseconds are promised."""
 
 
 @asynccontextmanager
@@ -56,7 +58,7 @@ async def test_a_wake_up_ends_an_endless_pause(hf: Holdfast, inbox: Inbox, flags
         await until(lambda: listening(inbox) == [True])
         for done in range(1, 6):
             await t.enqueue()
-            await until(lambda done=done: it.engine.tally.completed == done)  # type: ignore[misc]
+            await until(lambda done=done: it.engine.tally.completed == done, WOKEN)  # type: ignore[misc]
     await until(lambda: flags.count("asleep") == 0)
 
 
@@ -82,7 +84,7 @@ async def test_a_job_that_comes_while_a_fruitless_look_is_under_way_is_not_misse
 
         monkeypatch.setattr(it.engine.claimer, "claim", and_then_work_comes)
         inbox.one("select holdfast.wake('default')")
-        await until(lambda: it.engine.tally.completed == 1)
+        await until(lambda: it.engine.tally.completed == 1, WOKEN)
 
 
 @pytest.mark.parametrize("how", ["dropped", "not asked for", "pooler"])
@@ -139,7 +141,7 @@ async def test_a_listener_that_is_killed_comes_back(
             await until(lambda killed=killed: caplog.text.count("listening for wake-ups") == killed + 2)  # type: ignore[misc]
         await until(lambda: flags.count("asleep") == 1)
         await t.enqueue()
-        await until(lambda: it.engine.tally.completed == 1)
+        await until(lambda: it.engine.tally.completed == 1, WOKEN)
         await until(lambda: listening(inbox) == [True])
     assert caplog.text.count("no wake-ups for now") == 3
     assert "polling goes on" in caplog.text

@@ -7,12 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
+from tests.support.pooler import direct
 from tests.support.waiting import until
 from tests.support.workers import Inbox
 
 from holdfast import Context, Holdfast, Task, TxContext
+from holdfast.inbox import guarded
 from holdfast.model.job import Claim
+from holdfast.model.outcome import Completed
+from holdfast.worker import claiming
+from holdfast.worker import ledger as marks
 from holdfast.worker.engine import Engine
 from holdfast.worker.ledger import Ledger
 from holdfast.worker.settings import WorkerSettings
@@ -59,7 +65,7 @@ async def fill(task: Task[..., Any], keys: int, jobs: int) -> list[UUID]:
 
 
 async def all_ended(inbox: Inbox, jobs: list[UUID]) -> None:
-    await until(lambda: inbox.count(jobs, "completed") == len(jobs), seconds=90)
+    await until(lambda: inbox.count(jobs, "completed") == len(jobs), seconds=40)
 
 
 async def test_keys_run_in_order_through_failures_on_several_workers(
@@ -83,7 +89,9 @@ async def test_keys_run_in_order_through_failures_on_several_workers(
     assert witness.ended == {f"k{key}": list(range(25)) for key in range(7)}
 
 
-async def test_a_backlog_of_neighbours_is_handed_over(hf: Holdfast, inbox: Inbox, witness: Witness) -> None:
+async def test_a_backlog_of_neighbours_is_handed_over(
+    hf: Holdfast, inbox: Inbox, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All jobs of a key next to each other: nearly every one is passed by the floor and found through its key."""
 
     @hf.task(ordered=True)
@@ -91,9 +99,10 @@ async def test_a_backlog_of_neighbours_is_handed_over(hf: Holdfast, inbox: Inbox
         await witness.run(ctx.key, number, 0)
         witness.end(ctx.key, number)
 
+    monkeypatch.setattr(guarded, "PATROL_EVERY", 3600.0)
     made = [await step.on(key=f"k{key}").enqueue_many([{"number": n} for n in range(100)]) for key in range(20)]
     jobs = [job.id for batch in made for job in batch]
-    async with hf.worker(concurrency=20, **FAST):
+    async with hf.worker(concurrency=20, **FAST | {"housekeeping": 3600}):
         await all_ended(inbox, jobs)
     assert witness.overlaps == []
     assert witness.ended == {f"k{key}": list(range(100)) for key in range(20)}
@@ -211,3 +220,55 @@ async def test_a_claim_leaves_room_for_what_keys_may_hand_over_meanwhile(hf: Hol
     for number in range(20):
         engine.claiming.vacate(Claim(uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", f"key {number}", None, None))
     assert engine.claiming._want() == 10
+
+
+async def test_room_is_booked_once_while_keys_hand_over(hf: Holdfast, inbox: Inbox) -> None:
+    """What a hand-over under way may bring is no room for a claim, nor the other way round."""
+
+    @hf.task(ordered=True)
+    async def step() -> None: ...
+
+    ledger = Ledger()
+    engine = Engine(hf, WorkerSettings(concurrency=100), ledger, "w1")
+    guarded = engine.claimer.guarded
+    loops = engine.claiming
+    while ledger.room > 30:  # endings that are not written yet
+        ledger.hold(uuid4(), 1, 0)
+    for number in range(20):
+        key = f"key {number}"
+        guarded._passed["default", key] = None
+        loops.vacate(Claim(uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", key, None, None))
+    with psycopg.connect(direct(inbox.url)) as holder:
+        holder.execute("lock table holdfast.inbox in access exclusive mode")
+        handing_over = asyncio.create_task(loops._hand_over(loops._room))
+        async with asyncio.timeout(10):
+            while guarded.vacated:
+                await asyncio.sleep(0.01)
+        assert loops._want() == 10
+        claim = asyncio.create_task(loops._claim(10))
+        await asyncio.sleep(0)
+        assert loops._room == 0
+    await asyncio.gather(handing_over, claim)
+    assert loops._room == 30
+    for link in (engine._claim_link, engine._key_link):
+        await link.close()
+
+
+async def test_room_that_the_completer_makes_is_used_at_once(
+    hf: Holdfast, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming, "ROOM_AGAIN", 3600.0)
+
+    @hf.task
+    async def step() -> None: ...
+
+    async with hf.worker(**FAST | {"lease": 90}) as worker:
+        engine = worker.engine
+        while engine.ledger.room > 1:  # endings that are not written yet
+            engine.ledger.hold(uuid4(), 1, marks.now())
+        last = Claim(uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", "k", None, None)
+        last.slot = engine.ledger.hold(last.id, 1, marks.now())
+        await until(lambda: engine.ledger.state == marks.BUSY, seconds=10)
+        job = (await step.enqueue()).id
+        engine._completer.add(last, Completed())
+        await until(lambda: inbox.status(job) == "completed", seconds=10)

@@ -25,6 +25,9 @@ DEADLINE = 30.0
 _BROKEN_CLASSES = ("08", "57", "53", "25006", "25P03")
 """SQLSTATEs after which this connection, or this server's role, is not to be trusted: connection, shutdown, out of
 resources, read-only (a primary that became a standby), ended because we were silent in a transaction."""
+_AWAY = ("08", "57P01", "57P02", "57P03")
+"""Those of them by which the server, or a pooler, says that it serves nobody for now: no connection, shutdown, crash,
+not yet started. The others may be about us alone: a timeout or a limit of our role, a standby that others have left."""
 _RETRY_STATES = {"40001", "40P01", "55P03", "53200"}
 """Serialization, deadlock, lock not available, no memory left (mostly for locks): the connection is good."""
 
@@ -36,7 +39,7 @@ def translate(error: BaseException) -> BaseException:
         if state in _RETRY_STATES:
             return Contended(f"{type(error).__name__}: {error}")
         if state.startswith(_BROKEN_CLASSES):
-            return Unreachable(f"{type(error).__name__}: {error}")
+            return Unreachable(f"{type(error).__name__}: {error}", alone=not state.startswith(_AWAY))
         return error
     if isinstance(error, TimeoutError):
         return Unreachable("no answer within the deadline", silent=True)

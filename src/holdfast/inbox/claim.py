@@ -68,6 +68,21 @@ class Course:
         self.rescanning = True
         """Switched off by the test that proves the rescan necessary."""
 
+    async def _look_around(self, limit: int) -> Batch:
+        """Look, and when that shows that rows may lie behind where the look began, look there, too.
+
+        Whoever found nothing would sleep first. Twice at most: long transactions that end all the time, elsewhere in
+        this database, must not keep an idle worker busy.
+        """
+        batch, behind = await self._look(limit)
+        if behind and not batch.claims:
+            batch, _ = await self._look(limit)
+        return batch
+
+    async def _look(self, limit: int) -> tuple[Batch, bool]:
+        """One look along the lanes; may rows lie behind where it began?"""
+        raise NotImplementedError
+
     def _rescan_due(self) -> bool:
         return self.rescanning and time.monotonic() >= self._rescan_at
 
@@ -79,8 +94,8 @@ class Course:
 
     def _settle(
         self, head: asyncpg.Record, ends: list[Position | None], began: float, rescan: bool, idle: bool
-    ) -> None:
-        """Move the floor after a claim, and say when the next rescan is due."""
+    ) -> bool:
+        """Move the floor after a claim, and note when the next rescan is due. True: rows may lie behind the claim."""
         elapsed = began - self._answered_at
         self._answered_at = time.monotonic()
         again = self._reconnected() or self._move_floor(head, ends, rescan, elapsed)
@@ -91,6 +106,7 @@ class Course:
         elif rescan:
             pause = min(max((self._answered_at - began) * 20, RESCAN_MIN), RESCAN_MAX)
             self._rescan_at = self._answered_at + pause
+        return again
 
     def _reconnected(self) -> bool:
         """Did this claim run in a new session, perhaps on another server? Then the floor it began from meant nothing.
@@ -130,6 +146,9 @@ class FreeCourse(Course):
     async def claim(self, limit: int) -> Batch:
         """Claim up to `limit` due rows."""
         await self._walk_patrol()
+        return await self._look_around(limit)
+
+    async def _look(self, limit: int) -> tuple[Batch, bool]:
         rescan = self._rescan_due()
         starts = self.floor.starts(rescan)
         lanes = self.floor.lanes
@@ -147,10 +166,11 @@ class FreeCourse(Course):
         self.owned = head[OWNED] or ()
         full = head[FOUND] >= limit
         changed = head[FOUND] > len(claims)
-        self._settle(head, self._ends(head, full, changed), began, rescan, idle=not claims and not changed)
+        idle = not claims and not changed
+        behind = self._settle(head, self._ends(head, full, changed), began, rescan, idle)
         if full:
             self.floor.rotate()
-        return Batch(claims, head[SUSPECTS], more=changed)
+        return Batch(claims, head[SUSPECTS], more=changed), behind
 
     def _ends(self, head: asyncpg.Record, full: bool, changed: bool) -> list[Position | None]:
         lanes = len(self.floor.lanes)

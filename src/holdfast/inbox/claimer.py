@@ -42,7 +42,8 @@ class Claimer:
         self._turns = {False: _Turn(), True: _Turn()}
         """Of the free and of the guarded course."""
         self._last = True
-        self._empty_in_a_row = 0
+        self._in_vain: set[bool] = set()
+        """The courses that were asked since something was found, or since all of them had nothing."""
 
     @property
     def rescans(self) -> int:
@@ -59,16 +60,22 @@ class Claimer:
         if not guarded:
             self._in_use = self._in_use or self.free.guarded_waits or bool(self.free.owned)
             self.free.looks_for_guarded = not self._in_use
-        self._empty_in_a_row = 0 if found else self._empty_in_a_row + 1
-        more = batch.more or (not batch.claims and self._in_use and self._empty_in_a_row < 2)
+        more = batch.more or (not batch.claims and self._other_waits(guarded))
+        if found or not more:
+            self._in_vain.clear()
         return Batch(batch.claims, batch.suspects, more)
+
+    def _other_waits(self, guarded: bool) -> bool:
+        """This course had nothing. Is the other one still to be asked, before the worker may sleep?"""
+        self._in_vain.add(guarded)
+        return self._in_use and len(self._in_vain) < 2
 
     def _choose(self) -> bool:
         """The guarded course this time? They take turns; one that had nothing is asked seldom while the other has."""
         if not self._in_use:
             return False
         other = not self._last
-        return other if self._empty_in_a_row or self._turns[other].due else self._last
+        return other if self._in_vain or self._turns[other].due else self._last
 
     async def claim_suspect(self) -> Claim | None:
         """Claim one row that is to run alone."""

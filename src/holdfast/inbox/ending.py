@@ -144,7 +144,25 @@ async def _release(runner: Runner, worker: str, endings: Sequence[Ending], repor
         if not left:
             return
         await asyncio.sleep(RELEASE_AGAIN)
-    log.warning("%s rows could not be handed back, since somebody locks them; their leases run out", len(left))
+    _complain(len(left))
+
+
+async def release_all(runner: Runner, worker: str, started: Sequence[UUID] = ()) -> int:
+    """Hand back whatever this worker holds, but for what it has started; once more what was locked at that moment."""
+    count = 0
+    for _ in range(RELEASE_TRIES):
+        rows = await runner.run("inbox", "release_worker", worker, started)
+        released = sum(1 for row in rows if row[1])
+        count += released
+        if released == len(rows):
+            return count
+        await asyncio.sleep(RELEASE_AGAIN)
+    _complain(len(rows) - released)
+    return count
+
+
+def _complain(left: int) -> None:
+    log.warning("%s rows could not be handed back, since somebody locks them; their leases run out", left)
 
 
 def _note_lost(endings: Sequence[Ending], written: Iterable[UUID], report: Report) -> None:

@@ -91,6 +91,9 @@ class GuardedCourse(Course):
             batch = await self._walk_patrol(limit)
             if batch.claims:
                 return batch
+        return await self._look_around(limit)
+
+    async def _look(self, limit: int) -> tuple[Batch, bool]:
         rescan = self._rescan_due()
         keys = min(limit, self._keys)
         look = int(min(max(keys / max(self._density, 0.01), LOOK_LEAST), LOOK_MOST))
@@ -102,13 +105,13 @@ class GuardedCourse(Course):
         head = rows[0][CALL]
         full = head[FOUND] >= look
         self._note_passed(head)
-        self._settle(head, self._ends(rows, full), began, rescan, idle=not claims and not full)
+        behind = self._settle(head, self._ends(rows, full), began, rescan, idle=not claims and not full)
         if full or len(claims) >= limit:
             self.floor.rotate()
         decided = head[FOUND] - (len(rows) - 1 - len(claims))
         if decided > 0 and (claims or full):  # a look full of rows behind their heads makes the next one longer
             self._density += (len(claims) / decided - self._density) * 0.3
-        return Batch(claims, more=not claims and (full or self._patrolling))
+        return Batch(claims, more=not claims and (full or self._patrolling)), behind
 
     async def hand_over(self, link: Link, limit: int) -> list[Claim]:
         """Claim up to `limit` rows of the keys that fell vacant here; what is next in the others is for everyone."""

@@ -1,9 +1,10 @@
 -- Hand back everything that a worker holds, but for what it has started: it is dead, or it does not run now. None of the
 -- rest is known to have started, so the attempt is given back.
 -- Takes    $1 worker, $2 ids of what it has started.
--- Returns  the ids handed back.
+-- Returns  id, released. A row that is locked right now is not: who calls it asks again.
 -- Locks    the rows, in the order of the index, skipping locked ones; never waits.
--- Index    idx_inbox_stale_processing: it walks what is in flight, once per death or silence of a worker.
+-- Index    idx_inbox_stale_processing: it walks what is in flight, once per death or standstill of a worker. Then the
+--          primary key.
 with held as materialized (
     select i.id
     from holdfast.inbox i
@@ -11,15 +12,26 @@ with held as materialized (
       and i.claimed_by = $1
       and i.id <> all ($2::uuid[])
     order by i.lease_expires_at, i.id
-    for update skip locked
+),
+locked as materialized (
+    select i.id
+    from held h
+    join holdfast.inbox i on i.id = any (array[h.id])
+    where i.claimed_by = $1
+      and i.status::text = 'processing'
+    for update of i skip locked
+),
+released as (
+    update holdfast.inbox i
+    set status = 'pending',
+        available_at = clock_timestamp(),
+        attempts = greatest(i.attempts - 1, 0),
+        claimed_by = null,
+        claimed_at = null,
+        lease_expires_at = null
+    from locked
+    where i.id = any (array[locked.id])
+    returning i.id
 )
-update holdfast.inbox i
-set status = 'pending',
-    available_at = clock_timestamp(),
-    attempts = greatest(i.attempts - 1, 0),
-    claimed_by = null,
-    claimed_at = null,
-    lease_expires_at = null
-from held
-where i.id = any (array[held.id])
-returning i.id
+select h.id, h.id in (select r.id from released r) as released
+from held h

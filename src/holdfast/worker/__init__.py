@@ -23,6 +23,7 @@ process that is stopped or dead does not.
     handler that computes   may ask for a process of its own (children.py), which can be killed, and can die, alone
     server gone             a pause: everything is tried again until it answers
     server silent           the same; but what could not be renewed for a lease is given up, for others may have it
+    server refuses us       the same: others may be served
 
 Embedded in an application there is one process only: a thread renews, which a handler that holds the GIL for longer
 than the lease can starve.

@@ -12,8 +12,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from ..db.link import Link, backoff
 from ..errors import Contended, Unreachable
@@ -37,6 +37,9 @@ COMMIT = 0.025
 """Seconds: a commit that was under way when the worker fell asleep, and so did not call it, is over after them."""
 OCCUPIED = 0.02
 """Seconds after which a worker without room says so: it is not awake for others' work any more."""
+
+ROOM_AGAIN = 1.0
+"""Seconds after which a worker without room looks whether it has some, although nobody said so."""
 
 
 class Claiming:
@@ -65,6 +68,8 @@ class Claiming:
         self._tally = tally
         self._draining = draining
         self._solo = Solo(claimer, hands, completer, draining)
+        self._booked = 0
+        """Rows that calls under way may bring."""
         self._vacant = asyncio.Event()
         """An ordered row has ended here: its key may have a next one."""
         self.woken = asyncio.Event()
@@ -134,7 +139,8 @@ class Claiming:
         at = marks.now()
         owned = [queue for queue in self.claimer.free.owned if queue in self._queues]
         self.claimer.guarded.own(await self.shares.owned(owned))
-        batch = await self.claimer.claim(want)
+        with self._booking(want):
+            batch = await self.claimer.claim(want)
         if batch.suspects is not None:
             self._solo.wait = batch.suspects
         self._tally.rescans = self.claimer.rescans
@@ -155,15 +161,24 @@ class Claiming:
         if self._overloaded():
             return 0
         vacated = self.claimer.guarded.vacated  # each may hand over one row while this claim is under way
-        held = self._hands.held + vacated
+        held = self._hands.held + vacated + self._booked
         ahead = self._hands.ahead if self._full >= BACKLOG else 0
         room = min(self._settings.concurrency + ahead - held, self._settings.batch, self._room - vacated)
         return room if room >= max(1, ahead // 2) or not self._hands.waiting else 0
 
     @property
     def _room(self) -> int:
-        """For how many more rows the ledger has room."""
-        return self._ledger.room - self._hands.coming
+        """For how many more rows the ledger has room, beside those that calls under way may bring."""
+        return self._ledger.room - self._hands.coming - self._booked
+
+    @contextmanager
+    def _booking(self, rows: int) -> Iterator[None]:
+        """Keep room for so many."""
+        self._booked += rows
+        try:
+            yield
+        finally:
+            self._booked -= rows
 
     def _overloaded(self) -> bool:
         """Too much is unwritten, or nobody would look after what is claimed now."""
@@ -197,7 +212,10 @@ class Claiming:
 
     async def _hand_over(self, limit: int, link: Link | None = None) -> None:
         at = marks.now()
-        self._hands.take(await self.claimer.guarded.hand_over(link or self._key_link, limit), at)
+        most = max(0, min(limit, self.claimer.guarded.vacated))
+        with self._booking(most):
+            claims = await self.claimer.guarded.hand_over(link or self._key_link, most)
+        self._hands.take(claims, at)
 
     # Waiting
 
@@ -230,7 +248,7 @@ class Claiming:
     async def _wait_demand(self) -> None:
         self._hands.demand.clear()
         self._ledger.set_state(marks.BUSY)
-        for seconds in (OCCUPIED, 1.0):
+        for seconds in (OCCUPIED, ROOM_AGAIN):
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._hands.demand.wait()

@@ -40,6 +40,8 @@ class Completer:
         """Are handlers running? Then a batch lingers for more; set by the worker."""
         self.vacate: Callable[[Claim], None] = lambda claim: None
         """The ending of an ordered row is written, or lost; set by the worker."""
+        self.freed: Callable[[], None] = lambda: None
+        """There is room in the ledger again; set by the worker."""
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._loop(), name="holdfast completer")
@@ -61,6 +63,7 @@ class Completer:
             self._ledger.end(claim.slot)
         if isinstance(outcome, Lost):
             self._lose(claim)
+            self.freed()
             return
         self._waiting.append((claim, outcome))
         self._filled.set()
@@ -128,6 +131,7 @@ class Completer:
                 log.exception("the ending of %s was refused by the server; its job will run again", batch[0][0].id)
                 report = Report(lost=[claim for claim, _ in batch])
             self._settle(batch, report)
+            self.freed()
             return
 
     def _still_ours(self, batch: list[Ending]) -> list[Ending]:
@@ -137,6 +141,7 @@ class Completer:
             for claim, _ in batch:
                 if claim.id not in kept:
                     self._lose(claim)
+            self.freed()
         return ours
 
     def _settle(self, batch: list[Ending], report: Report) -> None:

@@ -18,6 +18,7 @@ from .. import __version__
 from ..db.link import Link
 from ..db.safety import check_server
 from ..errors import ConfigurationError, Contended, Unreachable
+from ..inbox import ending
 from ..inbox.claim import Known
 from ..inbox.claimer import Claimer
 from ..ownership import members
@@ -78,6 +79,7 @@ class Engine:
         )  # fmt: skip
         self._completer.busy = lambda: self._hands.held > 0
         self._completer.vacate = self._hands.vacate = self.claiming.vacate
+        self._completer.freed = self._hands.demand.set
         self._runner: JobRunner
         self._hand_tasks: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
@@ -220,8 +222,9 @@ class Engine:
     async def _release_unknown(self) -> None:
         """A claim whose answer was lost may have left rows in our name; nothing runs any more, so they can go."""
         if not self._hands.running:
-            with suppress(Unreachable, Contended):
-                await self._write_link.run("inbox", "release_worker", self.name, [], deadline=5)
+            with suppress(Unreachable, Contended, TimeoutError):
+                async with asyncio.timeout(5):
+                    await ending.release_all(self._write_link, self.name)
 
     async def _say(self, status: str) -> None:
         try:

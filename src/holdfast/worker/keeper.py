@@ -4,8 +4,9 @@ It runs outside the handlers' process (in the supervisor) or at least outside th
 connections of its own. It beats into every ledger it keeps, also while the server is away: a worker that sees its
 keeper late stops claiming, and gives up what nobody looked after for a whole lease.
 
-    server refuses      it is away for everyone, and nobody sweeps as soon as it is back: what runs goes on
+    server is away      for everyone, and nobody sweeps as soon as it is back: what runs goes on
     server is silent    perhaps only we are cut off, and others take over: what runs is given up after a lease
+    server refuses us   the same: our role may not write, or not connect, or has too little time
 
 A pooler may hold back what is asked in the first moment of an outage, and refuse the rest. So no call waits for long.
 """
@@ -21,7 +22,7 @@ from ..db.database import Database
 from ..db.link import Link
 from ..errors import Contended, Unreachable
 from ..housekeeping.loop import Housekeeper
-from ..inbox import renew
+from ..inbox import ending, renew
 from ..ownership import members
 from . import ledger as marks
 from .ledger import Held, Ledger
@@ -200,7 +201,7 @@ class Keeper:
         """The server is away; for everyone, if it says so, and then whoever holds a row goes on with it."""
         if not due:
             log.debug("keeper: %s", error)
-        elif error.silent:
+        elif error.alone:
             log.warning("%s leases could not be renewed: %s; trying again", _size(due), error)
         else:
             self._put_off(due, error)
@@ -233,10 +234,10 @@ class Keeper:
                     kept.ledger.signal(row, marks.RECALLED)
             await asyncio.sleep(SETTLING)
             started = [row.id for row in kept.ledger.held() if row.state != marks.HELD]
-            back = await self._link.run("inbox", "release_worker", kept.ledger.name, started)
+            back = await ending.release_all(self._link, kept.ledger.name, started)
             log.warning(
                 "worker %s does not run: its process is %s; %s jobs that it had not started go to others",
-                kept.ledger.name, "stopped" if kept.stopped() else "blocked by a handler", len(back),
+                kept.ledger.name, "stopped" if kept.stopped() else "blocked by a handler", back,
             )  # fmt: skip
 
     async def _pass_cancellations(self) -> None:

@@ -244,7 +244,7 @@ class _Child:
                 report = await ending.write(self._supervisor._link, ledger.name, endings)
                 for claim, error in report.buried:
                     log.warning("job %s is a dead letter: %s", claim.id, error)
-                await self._supervisor._link.run("inbox", "release_worker", ledger.name, [])
+                await ending.release_all(self._supervisor._link, ledger.name)
                 return await members.leave(self._supervisor._link, ledger.name, "dead", ledger.counters())
             except (Unreachable, Contended) as error:
                 failures += 1

@@ -1,0 +1,52 @@
+"""The next job of a key starts because the last one has ended here, and for no other reason.
+
+Looks along the lanes, patrols and housekeeping would find it, too, some time later; here they are out of the way.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Fail, Holdfast, TxContext
+from holdfast.inbox import guarded
+from holdfast.worker.embedded import EmbeddedWorker
+from holdfast.worker.settings import WorkerSettings
+
+NEVER = 3600.0
+WITHIN = 10.0
+"""Seconds for ten jobs: milliseconds each on a quiet machine."""
+
+
+@pytest.mark.parametrize("how", ["returns", "in a transaction", "gives up", "dies"])
+async def test_a_key_is_handed_over_however_its_jobs_end(
+    hf: Holdfast, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarded, "PATROL_EVERY", NEVER)
+    ran: list[int] = []
+
+    @hf.task(ordered=True, max_attempts=1)
+    async def plain(ctx: Context, n: int) -> Any:
+        ran.append(n)
+        if how == "dies":
+            raise RuntimeError("no")
+        return Fail("enough") if how == "gives up" else None
+
+    @hf.task(ordered=True)
+    async def tx(ctx: TxContext, n: int) -> None:
+        ran.append(n)
+
+    step = tx if how == "in a transaction" else plain
+    await step.on(key="k").enqueue_many([{"n": n} for n in range(10)])
+    settings = WorkerSettings(
+        concurrency=2, lease=300, poll_min=NEVER, poll_max=NEVER, housekeeping=NEVER, notify=False
+    )
+    worker = EmbeddedWorker(hf, settings)
+    await worker.start()
+    try:
+        async with asyncio.timeout(WITHIN):
+            while len(ran) < 10:
+                await asyncio.sleep(0.01)
+    finally:
+        await worker.stop()
+    assert ran == list(range(10))

@@ -1,0 +1,145 @@
+"""What the hands do not start, and what a drain takes out of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import pytest
+from tests.support.inbox import Session
+from tests.support.waiting import until
+from tests.support.workers import Inbox
+
+from holdfast import Context, Holdfast
+from holdfast.db.link import Link
+from holdfast.model.job import Claim
+from holdfast.worker import hands as module
+from holdfast.worker import ledger as marks
+from holdfast.worker.completer import Completer
+from holdfast.worker.embedded import EmbeddedWorker
+from holdfast.worker.hands import Hands
+from holdfast.worker.ledger import Ledger
+from holdfast.worker.runner import JobRunner
+from holdfast.worker.settings import WorkerSettings
+from holdfast.worker.tally import Tally
+
+LEASE = 5.0
+
+
+@dataclass
+class Bench:
+    """Hands with all that they need, and no claims but those of the test."""
+
+    hands: Hands
+    completer: Completer
+    runner: JobRunner
+    ledger: Ledger
+    tally: Tally
+    ran: list[UUID] = field(default_factory=list)
+
+    async def work(self) -> None:
+        """Let one hand go through what is ready."""
+        hand = asyncio.create_task(self.hands.work(self.runner))
+        async with asyncio.timeout(10):
+            while self.hands.held or not self.completer.idle:
+                await asyncio.sleep(0.005)
+        hand.cancel()
+        await asyncio.gather(hand, return_exceptions=True)
+
+
+@pytest.fixture
+async def bench(hf: Holdfast) -> AsyncIterator[Bench]:
+    ran: list[UUID] = []
+
+    @hf.task(name="job")
+    async def job(ctx: Context, n: int) -> None:
+        ran.append(ctx.job_id)
+
+    settings = WorkerSettings(lease=LEASE)
+    definitions = {kind: task.definition for kind, task in hf.tasks.items()}
+    link, ledger, tally = Link(hf.database, "write"), Ledger(), Tally()
+    completer = Completer(link, "w1", ledger, tally, LEASE, batch=10)
+    completer.start()
+    runner = JobRunner(hf.database, "w1", definitions, 1, tally)
+    hands = Hands(definitions, settings, ledger, tally, completer, asyncio.Event())
+    yield Bench(hands, completer, runner, ledger, tally, ran)
+    await completer.close(within=10)
+    await runner.close()
+    await link.close()
+
+
+async def claim_two(one: Session) -> tuple[Claim, Claim]:
+    await one.add(2)
+    first, second = await one.claim("w1")
+    return first, second
+
+
+@pytest.mark.parametrize("how", ["ran out", "told"])
+async def test_a_row_whose_lease_was_lost_before_it_started_never_starts(one: Session, bench: Bench, how: str) -> None:
+    lost, kept = await claim_two(one)
+    bench.hands.take([lost], marks.now() - int((LEASE + 1) * 1e9) if how == "ran out" else marks.now())
+    bench.hands.take([kept], marks.now())
+    if how == "told":
+        (row,) = (row for row in bench.ledger.held() if row.id == lost.id)
+        assert bench.ledger.signal(row, marks.LOST)
+    await bench.work()
+    assert bench.ran == [kept.id]
+    assert (bench.tally.started, bench.tally.lease_lost) == (1, 1)
+    assert (await one.row(lost.id))["status"] == "processing", "whose it is now is for others to say"
+
+
+async def test_a_job_cancelled_before_its_claim_never_starts(one: Session, bench: Bench) -> None:
+    cancelled, kept = await claim_two(one)
+    await one.inbox("cancel", cancelled.id, "enough")
+    await one.inbox("release", [cancelled.id, kept.id], [1, 1], "w1")
+    bench.hands.take(await one.claim("w1"), marks.now())
+    await bench.work()
+    assert bench.ran == [kept.id]
+    row = await one.archived(cancelled.id)
+    assert row is not None
+    assert (row["status"], row["last_error"]) == ("failed", "cancelled while an earlier attempt ran")
+    assert (bench.tally.started, bench.tally.cancelled) == (1, 1)
+
+
+@pytest.fixture
+def never_stale(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing goes back because it has waited for long."""
+    monkeypatch.setattr(module, "STALE", 3600.0)
+    yield
+
+
+@pytest.mark.parametrize("asked", ["by the registry", "by the end of the block"])
+@pytest.mark.usefixtures("never_stale")
+async def test_a_drain_hands_back_at_once_what_has_not_started(hf: Holdfast, inbox: Inbox, asked: str) -> None:
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    @hf.task
+    async def quick() -> None:
+        pass
+
+    @hf.task
+    async def hold() -> None:
+        started.set()
+        await go_on.wait()
+
+    worker = EmbeddedWorker(hf, WorkerSettings(concurrency=1, lease=300, housekeeping=3600, heartbeat=0.2))
+    await worker.start()
+    stopping: asyncio.Task[None] | None = None
+    try:
+        await quick.enqueue_many([{}] * 200)  # teach it to claim ahead
+        await until(lambda: worker.engine.tally.completed == 200, seconds=20)
+        (held,) = await hold.enqueue_many([{}])
+        behind = [job.id for job in await quick.enqueue_many([{}] * 20)]
+        await started.wait()
+        await until(lambda: inbox.count(behind, "processing") > 0, seconds=10)
+        if asked == "by the registry":
+            await hf.drain_workers([worker.name])
+            await until(lambda: inbox.count(behind, "pending") == len(behind), seconds=10)
+        stopping = asyncio.create_task(worker.stop())
+        await until(lambda: inbox.count(behind, "pending") == len(behind), seconds=10)
+        assert inbox.status(held.id) == "processing"
+    finally:
+        go_on.set()
+        await (worker.stop() if stopping is None else stopping)
+    assert inbox.status(held.id) == "completed"
+    assert {row["attempts"] for row in inbox.rows("select attempts from holdfast.inbox")} == {0}

@@ -77,7 +77,7 @@ class Claiming:
         self._unseen = True
         """Was there a moment, since it last slept long, in which producers could not see that it wants to be called?"""
         self._full = 0
-        """How many claims in a row brought as many rows as they could."""
+        """How many claims in a row brought as many rows as they could, or as there are hands."""
         self._pause = settings.poll_min
         self.stir: Callable[[], None] = lambda: None
         """Tell the listener that the ledger says something new; set by whoever runs the engine."""
@@ -144,7 +144,8 @@ class Claiming:
         if batch.suspects is not None:
             self._solo.wait = batch.suspects
         self._tally.rescans = self.claimer.rescans
-        self._full = self._full + 1 if len(batch.claims) >= want else 0
+        plenty = len(batch.claims) >= min(want, self._settings.concurrency)
+        self._full = self._full + 1 if plenty else 0
         if batch.claims:
             self._pace.found(len(batch.claims), time.monotonic())
         if len(batch.claims) >= self._settings.concurrency:

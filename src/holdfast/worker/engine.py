@@ -27,10 +27,12 @@ from ..schema import migrate
 from .claiming import Claiming
 from .completer import Completer
 from .hands import Hands
+from .isolated import IsolatedClaiming
 from .ledger import Ledger
 from .loading import address_of, served_queues
 from .runner import JobRunner
-from .settings import WorkerSettings
+from .settings import Suspects, WorkerSettings
+from .solo import Solo
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -45,7 +47,13 @@ class Engine:
     """Claims, runs and ends jobs until it is drained."""
 
     def __init__(
-        self, app: Holdfast, settings: WorkerSettings, ledger: Ledger, name: str, address: str | None = None
+        self,
+        app: Holdfast,
+        settings: WorkerSettings,
+        ledger: Ledger,
+        name: str,
+        address: str | None = None,
+        suspects: Suspects = Suspects.BETWEEN,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -72,10 +80,15 @@ class Engine:
         self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease, ordered)
         self._completer = Completer(self._write_link, name, ledger, self.tally, settings.lease, settings.batch)
         self._hands = Hands(self._definitions, settings, ledger, self.tally, self._completer, self._draining)
-        self.claiming = Claiming(
+        self._suspects = suspects
+        self.claiming = (IsolatedClaiming if suspects is Suspects.ONLY else Claiming)(
             self.claimer, self._queues, Shares(self._claim_link, name), (self._claim_link, self._key_link), self._hands,
             self._completer, settings, ledger, self.tally, self._draining,
         )  # fmt: skip
+        if isinstance(self.claiming, IsolatedClaiming):
+            self.claiming.over = lambda: self.on_idle()
+        elif suspects is Suspects.BETWEEN:
+            self.claiming.solo = Solo(self.claimer, self._hands, self._completer, self._draining)
         self._completer.busy = lambda: self._hands.held > 0
         self._completer.vacate = self._hands.vacate = self.claiming.vacate
         self._runner: JobRunner
@@ -83,6 +96,8 @@ class Engine:
         self._loops: list[asyncio.Task[None]] = []
         self.on_failure: Callable[[BaseException], None] = lambda error: None
         """Called when a loop of the engine itself ends by an error; set by whoever runs it."""
+        self.on_idle: Callable[[], None] = lambda: None
+        """Called when there is no suspect left for an engine that runs nothing else; set by whoever runs it."""
 
     async def start(self) -> None:
         """Check the server, register, and begin to claim."""
@@ -102,7 +117,10 @@ class Engine:
             task = asyncio.create_task(loop(), name=f"holdfast {loop.__name__}")
             task.add_done_callback(self._loop_ended)
             self._loops.append(task)
-        log.info("worker %s started: queues %s, concurrency %s", self.name, self._queues, self.settings.concurrency)
+        if self._suspects is Suspects.ONLY:
+            log.info("worker %s started: an isolation process for jobs whose process died", self.name)
+        else:
+            log.info("worker %s started: queues %s, concurrency %s", self.name, self._queues, self.settings.concurrency)
 
     async def _enter(self) -> None:
         connection = await self._database.connect("start")
@@ -122,14 +140,16 @@ class Engine:
             raise
 
     def metadata(self) -> dict[str, Any]:
+        isolation = self._suspects is Suspects.ONLY
         return {
             "version": __version__,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "queues": self._queues,
+            "queues": [] if isolation else self._queues,  # it has no share of what others can take
             "kinds": {kind: [d.oldest, d.version] for kind, d in self._definitions.items()},
-            "concurrency": self.settings.concurrency,
+            "concurrency": 1 if isolation else self.settings.concurrency,
             "lease": self.settings.lease,
+            "isolation": isolation,
         }
 
     def register_again(self) -> None:

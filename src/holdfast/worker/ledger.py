@@ -1,6 +1,6 @@
 """The ledger: what a worker process holds, in memory that its keeper can read without its help.
 
-    header   the keeper's last beat, whether the worker sleeps, its id, its counters
+    header   the keeper's last beat, whether the worker sleeps, its id, whether suspects wait, its counters
     slots    state, signal, id, generation, when the lease was last looked after, when the process must be ended
 
 The worker writes everything but `signal` and `renewed`; the keeper writes those. A slot's state is written last when
@@ -44,6 +44,7 @@ _AT_STATE: Final = 8
 _AT_NAME: Final = 16
 _NAME: Final = 128
 _AT_LOOK: Final = 144
+_AT_SUSPECTS: Final = 248
 _AT_COUNTERS: Final = 256
 
 COUNTERS: Final = (
@@ -146,6 +147,10 @@ class Ledger:
         _NUMBER.pack_into(self._map, _AT_LOOK, now() + int(look_in * 1e9))
         self._map[_AT_STATE] = state
 
+    def set_suspects(self, wait: bool) -> None:
+        """Do suspects wait that this worker does not take? The supervisor takes the answer back when it has acted."""
+        self._map[_AT_SUSPECTS] = wait
+
     def count(self, name: str, value: int) -> None:
         _NUMBER.pack_into(self._map, _AT_COUNTERS + 8 * COUNTERS.index(name), value)
 
@@ -169,6 +174,11 @@ class Ledger:
         state = self._map[_AT_STATE]
         late = state != BUSY and now() - _NUMBER.unpack_from(self._map, _AT_LOOK)[0] > LATE
         return BUSY if late else state
+
+    @property
+    def suspects(self) -> bool:
+        """Do suspects wait that this worker does not take?"""
+        return bool(self._map[_AT_SUSPECTS])
 
     def counters(self) -> dict[str, int]:
         return {name: int(_NUMBER.unpack_from(self._map, _AT_COUNTERS + 8 * n)[0]) for n, name in enumerate(COUNTERS)}

@@ -131,6 +131,12 @@ class _Child:
         """Does its process say that suspects wait which it does not take?"""
         return self._ledger is not None and self._ledger.suspects
 
+    @property
+    def engaged(self) -> bool:
+        """Does its process hold anything, or is it stopped?"""
+        ledger, process = self._ledger, self._process
+        return ledger is not None and process is not None and (any(ledger.held()) or _is_stopped(process.pid))
+
     def forget_suspects(self) -> None:
         """Until it says so again."""
         if self._ledger is not None:
@@ -140,12 +146,13 @@ class _Child:
         """Start a process, keep it, and clear up after it. OSError: it cannot be started."""
         fd = Ledger.new_file()
         try:
-            self._ledger = ledger = Ledger(fd)
+            ledger = Ledger(fd)
             ledger.set_beat(marks.now())
             self._culprit = None
             process = await self._start(fd)
         finally:
             os.close(fd)
+        self._ledger = ledger
         kept = Kept(
             ledger,
             signal=lambda: self._send(b"s"),

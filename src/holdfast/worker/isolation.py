@@ -1,6 +1,6 @@
 """The supervisor's isolation processes: started while suspects wait, beside the processes that run everything else.
 
-    a process of ours died, and what ran in it was handed back    start one now: its suspects are due in a moment
+    a process of ours died, and what ran in it was handed back    start one, once the successor had time to start
     an ordinary process sees suspects, and still after a while    start one: whoever handed them back is not there
     an isolation process sees suspects, and all are engaged       start another, up to `most`
 
@@ -15,7 +15,7 @@ import logging
 import random
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,7 +69,7 @@ class Place(Protocol):
 
 
 class Isolation:
-    def __init__(self, new_place: Callable[[], Place], ordinary: Iterable[Place], most: int) -> None:
+    def __init__(self, new_place: Callable[[], Place], ordinary: Sequence[Place], most: int) -> None:
         self._new_place = new_place
         self._ordinary = ordinary
         self._most = min(most, MOST)
@@ -86,7 +86,8 @@ class Isolation:
 
     def ask(self) -> None:
         """Rows were handed back whose attempts may have taken their process down."""
-        self._asked_for = time.monotonic() + AFTERWARDS
+        if self._asked_for is None:  # another death does not put it off
+            self._asked_for = time.monotonic() + AFTERWARDS
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -81,6 +81,14 @@ async def sleep_async(ctx: Context, seconds: float) -> None:
 
 
 @hf.task
+async def endless_at_first(ctx: Context, seconds: float) -> None:
+    """Its first attempt does not end by itself."""
+    saw(ctx, "started")
+    await asyncio.sleep(3600 if ctx.attempt == 1 else seconds)
+    saw(ctx, "finished")
+
+
+@hf.task
 def sleep_sync(ctx: Context, seconds: float) -> None:
     saw(ctx, "started")
     time.sleep(seconds)

@@ -85,3 +85,13 @@ def test_shares_of_owned_queues_are_listed(fleet: Shell) -> None:
     assert shares == {**{name: {"mail": share} for name, share in ring.items()}, "b-2": {}, "b-3": {}}
     assert f"mail:{ring['a-1']}" in fleet("workers", "list").out
     assert "not owned" not in fleet("workers", "owner", "x", "-q", "mail").err
+
+
+def test_isolation_processes_are_shown_as_such(fleet: Shell) -> None:
+    fleet.sql(
+        "insert into holdfast.workers (id, metadata) values"
+        """ ('a-9', '{"host": "north", "queues": [], "isolation": true}')"""
+    )
+    lines = {line.split()[0]: line for line in fleet("workers", "list").out.splitlines()[1:]}
+    assert "(isolation)" in lines["a-9"]
+    assert "(isolation)" not in lines["a-1"]

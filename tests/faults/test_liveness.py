@@ -31,9 +31,11 @@ def test_a_killed_worker_is_missed_at_once(fleet: Fleet, tmp_path: Path) -> None
     fleet.inbox.wait(job, seconds=RECOVERY)
     assert fleet.inbox.job(job)["attempts"] == 2
     assert "WorkerDied" in fleet.inbox.job(job)["errors"][0]["error"]
-    assert {seen.pid for seen in fleet.seen(job)} == {first, worker.child}
+    (isolation,) = worker.isolation
+    assert {seen.pid for seen in fleet.seen(job)} == {first, isolation}
+    assert worker.child != first, "its place is filled again"
     statuses = fleet.inbox.workers()
-    assert sorted(statuses.values()) == ["alive", "dead"]
+    assert sorted(statuses.values()) == ["alive", "alive", "dead"]
     fleet.inbox.check_promises()
 
 

@@ -30,7 +30,7 @@ def test_a_job_that_kills_its_process_is_a_dead_letter_and_its_companions_are_no
     assert row["attempts"] == 3 == len(fleet.seen(poison, "started"))
     assert [error["error"] for error in row["errors"]] == ["WorkerDied"] * 3
     assert all(how in error["message"] for error in row["errors"])
-    # Only the first crash had company: afterwards the suspects ran alone, and the innocent ones finished.
+    # Only the first crash had company: afterwards the suspects ran in isolation, and the innocent ones finished.
     assert all(fleet.inbox.job(companion)["attempts"] == 2 for companion in companions)
     assert worker.process.poll() is None
     fleet.inbox.check_promises()
@@ -69,14 +69,13 @@ def test_a_suspect_that_nobody_here_can_run_does_not_hold_up_the_others(fleet: F
     fleet.inbox.wait(held)
 
 
-@pytest.mark.slow
 def test_a_long_job_that_outlived_a_crash_does_not_hold_up_the_others(fleet: Fleet, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     held = fleet.inbox.enqueue("hold", gate=str(gate))
     worker = fleet.start(lease=300)
     fleet.wait_seen(held, "started")
     os.kill(worker.child, signal.SIGKILL)
-    fleet.wait_seen(held, "started", times=2)  # alone, for a while
+    fleet.wait_seen(held, "started", times=2)  # in isolation
     fleet.inbox.wait(fleet.inbox.enqueue_many("quick", 100))
     assert fleet.inbox.status(held) == "processing"
     gate.touch()

@@ -124,7 +124,16 @@ class Worker:
 
     @property
     def children(self) -> list[int]:
-        """Pids of its worker processes, as the kernel knows them."""
+        """Pids of its ordinary worker processes, as the kernel knows them."""
+        return [pid for pid in self._processes if b"isolation" not in _arguments(pid)]
+
+    @property
+    def isolation(self) -> list[int]:
+        """Pids of its isolation processes."""
+        return [pid for pid in self._processes if b"isolation" in _arguments(pid)]
+
+    @property
+    def _processes(self) -> list[int]:
         try:
             text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
         except OSError:
@@ -155,6 +164,13 @@ class Worker:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait(30)
+
+
+def _arguments(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 @dataclass(slots=True)

@@ -37,7 +37,8 @@ def _ring(rows: list[Row], queue: str) -> Ring:
 def list_(as_json: bool, schema: str) -> None:
     """List workers, with what they serve, own and have done.
 
-    Shares are of 1024 buckets, for queues with owned buckets.
+    Shares are of 1024 buckets, for queues with owned buckets. (isolation): a process that runs only jobs whose last
+    process died, one at a time, and ends when none is left.
     """
 
     async def work(app: Holdfast) -> list[Row]:
@@ -54,7 +55,7 @@ def list_(as_json: bool, schema: str) -> None:
     for row in rows:
         counters = row["metadata"].get("counters", {})
         row |= {
-            "queues": ",".join(map(str, _queues(row))),
+            "queues": "(isolation)" if row["metadata"].get("isolation") else ",".join(map(str, _queues(row))),
             "shares": ",".join(f"{name}:{share}" for name, share in row["shares"].items()) or None,
             "hears": counters.get("listening"),
             "running": counters.get("running"),

@@ -234,14 +234,16 @@ class Conductor:
 
     async def _learn_names(self, connection: Connection) -> None:
         for row in await connection.fetch(
-            f"select id, (metadata ->> 'pid')::int as pid from {self._stage.schema}.workers"
+            f"select id, (metadata ->> 'pid')::int as pid, metadata @> '{{\"isolation\": true}}' as isolation"
+            f" from {self._stage.schema}.workers"
         ):
             if row["id"] not in self._names:
                 owner = next((n for n, worker in enumerate(self._workers) if worker.owns(row["pid"])), None)
                 if owner is not None:
                     self._names[row["id"]] = owner
-                    self._seen[owner].pid = row["pid"]
-                    self._seen[owner].state = "running"
+                    if not row["isolation"]:
+                        self._seen[owner].pid = row["pid"]
+                        self._seen[owner].state = "running"
 
     async def _look_at_workers(self, connection: Connection) -> None:
         await self._learn_names(connection)

@@ -80,3 +80,7 @@ class Claimer:
     async def claim_suspect(self) -> Claim | None:
         """Claim one row that is to run alone."""
         return await self.guarded.claim_suspect()
+
+    async def suspect_waits(self) -> bool:
+        """Is there a row that is to run alone, and may run now?"""
+        return await self.guarded.suspect_waits()

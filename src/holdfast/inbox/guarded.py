@@ -18,7 +18,7 @@ import asyncpg
 
 from ..db.link import Link
 from ..errors import Contended
-from ..model.floor import Floor, Lane, Position
+from ..model.floor import END, Floor, Lane, Position
 from ..model.job import Claim
 from .claim import AT, END_AT, END_LANE, END_SEQ, FOUND, PAUSED, Batch, Course, Known
 
@@ -126,6 +126,13 @@ class GuardedCourse(Course):
             self._passed.pop(key, None)
         return claims_of(rows)
 
+    async def give_away(self, link: Link) -> None:
+        """What is next in the keys that fell vacant here is for everyone, also for those who have passed it."""
+        with self._taking_vacated() as vacated:
+            if vacated:
+                rows = await self._run(self.floor, vacated, 0, 0, 0, passed=True, link=link)
+                self._vacated.update((vacated[position - 1], None) for position in rows[0][CALL][BUSY])
+
     async def _worth_a_look(self, vacated: list[Key], link: Link) -> list[Key]:
         """If nothing at all is parked, the keys of which we passed something: what others have is still ahead."""
         passed = [key for key in vacated if key in self._passed]
@@ -150,6 +157,10 @@ class GuardedCourse(Course):
         """Claim one row that is to run alone."""
         claims = claims_of(await self._run(self.floor, [], 1, 1, 1, suspects=True, park=True))
         return claims[0] if claims else None
+
+    async def suspect_waits(self) -> bool:
+        """Is there a row that is to run alone, and may run now?"""
+        return len(await self._run(self.floor, [], 1, 1, 0, suspects=True, park=True)) > 1
 
     async def _walk_patrol(self, limit: int) -> Batch:
         """One chunk of what lies behind the floor."""
@@ -190,17 +201,19 @@ class GuardedCourse(Course):
         suspects: bool = False,
         park: bool = False,
         rescan: bool = False,
+        passed: bool = False,
         link: Link | None = None,
     ) -> list[asyncpg.Record]:
-        """Ask along the lanes of this floor, from its marks on."""
+        """Ask along the lanes of this floor, from its marks on; `passed`: somebody may have passed anything."""
         lanes, starts = floor.lanes, floor.starts(rescan)
-        hints = [self.floor.hint(lane) for lane in lanes]
+        hints = [END if passed else self.floor.hint(lane) for lane in lanes]
         ask = partial(
             self._ask, "claim_guarded",
             [lane.queue for lane in lanes], [lane.priority for lane in lanes], [lane.owned for lane in lanes],
             [at for at, _ in starts], [seq for _, seq in starts],
             [at for at, _ in hints], [seq for _, seq in hints], *self._own_buckets(),
-            [queue for queue, _ in vacated], [key for _, key in vacated], [key in self._passed for key in vacated],
+            [queue for queue, _ in vacated], [key for _, key in vacated],
+            [passed or key in self._passed for key in vacated],
             look, keys, take, suspects, park,
             self._known.kinds, self._known.spread, self._worker, self._lease, rescan, link=link,
         )  # fmt: skip

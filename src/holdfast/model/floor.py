@@ -37,6 +37,8 @@ Position = tuple[datetime, int]
 
 START: Position = (datetime(1, 1, 1, tzinfo=UTC), 0)
 """Before every row: the driver sends this time as -infinity."""
+END: Position = (datetime.max.replace(tzinfo=UTC), 0)
+"""After every row."""
 SLACK = timedelta(milliseconds=50)
 ASIDE = timedelta(milliseconds=200)
 

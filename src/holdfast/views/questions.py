@@ -112,5 +112,6 @@ def _while_pending(job: Row) -> str:
         return f"{why}: due at {job['available_at']:%Y-%m-%d %H:%M:%S}, in {wait:.0f} s"
     if job["blocked_by"] is not None:
         return _behind_its_head(job)
-    alone = "; it will run alone, since its last attempt took its process down" if job["crashes"] else ""
-    return f"due for {-wait:.1f} s; the next free worker claims it{alone}"
+    if job["crashes"]:
+        return f"due for {-wait:.1f} s; it will run in isolation, since its last attempt ended with its process"
+    return f"due for {-wait:.1f} s; the next free worker claims it"

@@ -8,12 +8,16 @@
     ┌ worker process ──────────────────┐       │
     │ claim ─▶ ready ─▶ hands ─▶ ending│       └ the same, on the application's loop
     └──────────────────────────────────┘
+    ┌ isolation process, on demand ────┐
+    │ the same, for suspects only      │
+    └──────────────────────────────────┘
 
 The worker writes what it holds into the ledger, memory that the keeper reads without its help. The keeper renews
 exactly that. A handler that blocks the event loop or holds the GIL therefore keeps its lease, until its timeout; a
 process that is stopped or dead does not.
 
-    process killed          the supervisor sees it, hands its rows back, starts another
+    process killed          the supervisor sees it, hands its rows back, starts another; what had started is a suspect
+                            now and runs in isolation (isolation.py, isolated.py), beside all other work
     process stopped         not renewed; its leases run out; when it wakes, it finds them past and writes nothing
     stopped, or its loop    after two seconds the keeper recalls what it has not started, and says that it is absent, so
       blocked               that others have the buckets it owns
@@ -26,5 +30,5 @@ process that is stopped or dead does not.
     server refuses us       the same: others may be served
 
 Embedded in an application there is one process only: a thread renews, which a handler that holds the GIL for longer
-than the lease can starve.
+than the lease can starve; and suspects run between other jobs (solo.py), alone for a moment at most.
 """

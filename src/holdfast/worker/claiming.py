@@ -67,9 +67,11 @@ class Claiming:
         self._ledger = ledger
         self._tally = tally
         self._draining = draining
-        self._solo = Solo(claimer, hands, completer, draining)
         self._booked = 0
         """Rows that calls under way may bring."""
+        self.solo: Solo | None = None
+        """Runs suspects between other jobs; None where isolation processes run them."""
+        self._handing_over = False
         self._vacant = asyncio.Event()
         """An ordered row has ended here: its key may have a next one."""
         self.woken = asyncio.Event()
@@ -116,7 +118,7 @@ class Claiming:
             except Exception as error:
                 failures += 1
                 self._tally.reconnects += 1
-                _note_failure(error, failures)
+                note_failure(error, failures)
                 self._ledger.set_state(marks.BUSY)
                 await self._sleep(backoff(failures))
                 continue
@@ -129,8 +131,8 @@ class Claiming:
 
     async def _claim(self, want: int) -> bool:
         """False when there is nothing to do for now."""
-        if self._solo.due and await self._solo.run():
-            return True
+        if self.solo is not None and self.solo.due:
+            await self.solo.run(lambda: self._handing_over)
         if self._draining.is_set():
             return False
         if self.claimer.guarded.vacated > self._settings.batch // 2:  # more than one link can hand over in good time
@@ -142,7 +144,7 @@ class Claiming:
         with self._booking(want):
             batch = await self.claimer.claim(want)
         if batch.suspects is not None:
-            self._solo.wait = batch.suspects
+            self._note_suspects(batch.suspects)
         self._tally.rescans = self.claimer.rescans
         plenty = len(batch.claims) >= min(want, self._settings.concurrency)
         self._full = self._full + 1 if plenty else 0
@@ -156,6 +158,11 @@ class Claiming:
         if self.claimer.guarded.vacated:
             self._vacant.set()
         return bool(batch.claims) or batch.more
+
+    def _note_suspects(self, wait: bool) -> None:
+        self._ledger.set_suspects(wait)
+        if self.solo is not None:
+            self.solo.see(wait)
 
     def _want(self) -> int:
         """How many rows to claim now: 0 until there is room worth a round trip."""
@@ -202,21 +209,30 @@ class Claiming:
                 waiting = self.claimer.guarded.vacated
                 try:
                     # One row has ended for each that may come, so there is room; claims along the lanes leave it.
-                    await self._hand_over(0 if self._overloaded() else self._room)
+                    await self._hand_over(0 if self._overloaded() or self._alone else self._room)
                     failures = 0
                     if self.claimer.guarded.vacated >= waiting:  # others hold those keys, for the moment of a claim
                         await asyncio.sleep(self._settings.poll_min)
                 except Exception as error:
                     failures += 1
-                    _note_failure(error, failures)
+                    note_failure(error, failures)
                     await asyncio.sleep(backoff(failures))
 
     async def _hand_over(self, limit: int, link: Link | None = None) -> None:
         at = marks.now()
         most = max(0, min(limit, self.claimer.guarded.vacated))
-        with self._booking(most):
-            claims = await self.claimer.guarded.hand_over(link or self._key_link, most)
-        self._hands.take(claims, at)
+        self._handing_over = True
+        try:
+            with self._booking(most):
+                claims = await self.claimer.guarded.hand_over(link or self._key_link, most)
+            self._hands.take(claims, at)
+        finally:
+            self._handing_over = False
+
+    @property
+    def _alone(self) -> bool:
+        """Does a suspect run here that is to have no company?"""
+        return self.solo is not None and self.solo.alone
 
     # Waiting
 
@@ -272,7 +288,7 @@ class Claiming:
         return False
 
 
-def _note_failure(error: Exception, failures: int) -> None:
+def note_failure(error: Exception, failures: int) -> None:
     if not isinstance(error, (Unreachable, Contended)):
         log.error("the claim failed; trying again", exc_info=error)
     elif failures == 1:

@@ -28,10 +28,12 @@ from ..schema import migrate
 from .claiming import Claiming
 from .completer import Completer
 from .hands import Hands
+from .isolated import IsolatedClaiming
 from .ledger import Ledger
 from .loading import address_of, served_queues
 from .runner import JobRunner
-from .settings import WorkerSettings
+from .settings import Suspects, WorkerSettings
+from .solo import Solo
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -46,7 +48,13 @@ class Engine:
     """Claims, runs and ends jobs until it is drained."""
 
     def __init__(
-        self, app: Holdfast, settings: WorkerSettings, ledger: Ledger, name: str, address: str | None = None
+        self,
+        app: Holdfast,
+        settings: WorkerSettings,
+        ledger: Ledger,
+        name: str,
+        address: str | None = None,
+        suspects: Suspects = Suspects.BETWEEN,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -73,10 +81,15 @@ class Engine:
         self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease, ordered)
         self._completer = Completer(self._write_link, name, ledger, self.tally, settings.lease, settings.batch)
         self._hands = Hands(self._definitions, settings, ledger, self.tally, self._completer, self._draining)
-        self.claiming = Claiming(
+        self._suspects = suspects
+        self.claiming = (IsolatedClaiming if suspects is Suspects.ONLY else Claiming)(
             self.claimer, self._queues, Shares(self._claim_link, name), (self._claim_link, self._key_link), self._hands,
             self._completer, settings, ledger, self.tally, self._draining,
         )  # fmt: skip
+        if isinstance(self.claiming, IsolatedClaiming):
+            self.claiming.over = lambda: self.on_idle()
+        elif suspects is Suspects.BETWEEN:
+            self.claiming.solo = Solo(self.claimer, self._hands, self._completer, self._draining)
         self._completer.busy = lambda: self._hands.held > 0
         self._completer.vacate = self._hands.vacate = self.claiming.vacate
         self._completer.freed = self._hands.demand.set
@@ -86,6 +99,8 @@ class Engine:
         self._watching: asyncio.Task[None] | None = None
         self.on_failure: Callable[[BaseException], None] = lambda error: None
         """Called when a loop of the engine itself ends by an error; set by whoever runs it."""
+        self.on_idle: Callable[[], None] = lambda: None
+        """Called when there is no suspect left for an engine that runs nothing else; set by whoever runs it."""
 
     async def start(self) -> None:
         """Check the server, register, and begin to claim."""
@@ -103,7 +118,10 @@ class Engine:
             self._hand_tasks.append(hand)
         self._loops += [self._run_loop(self.claiming.along_lanes), self._run_loop(self.claiming.through_keys)]
         self._watching = self._run_loop(self._watch)
-        log.info("worker %s started: queues %s, concurrency %s", self.name, self._queues, self.settings.concurrency)
+        if self._suspects is Suspects.ONLY:
+            log.info("worker %s started: an isolation process for jobs whose process died", self.name)
+        else:
+            log.info("worker %s started: queues %s, concurrency %s", self.name, self._queues, self.settings.concurrency)
 
     def _run_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         task = asyncio.create_task(loop(), name=f"holdfast {loop.__name__}")
@@ -128,14 +146,16 @@ class Engine:
             raise
 
     def metadata(self) -> dict[str, Any]:
+        isolation = self._suspects is Suspects.ONLY
         return {
             "version": __version__,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "queues": self._queues,
+            "queues": [] if isolation else self._queues,  # it has no share of what others can take
             "kinds": {kind: [d.oldest, d.version] for kind, d in self._definitions.items()},
-            "concurrency": self.settings.concurrency,
+            "concurrency": 1 if isolation else self.settings.concurrency,
             "lease": self.settings.lease,
+            "isolation": isolation,
         }
 
     def register_again(self) -> None:

@@ -1,7 +1,7 @@
 """The ledger: what a worker process holds, in memory that its keeper can read without its help.
 
     header   the keeper's last beat, its flags and its last recall; whether the worker sleeps, when its loop last ran,
-             its id, its counters
+             its id, whether suspects wait, its counters
     slots    state, signal, id, generation, when the lease was last looked after, when the process must be ended
 
 The worker writes everything but `signal`, `renewed` and the keeper's part of the header. A slot's state is written last
@@ -52,6 +52,7 @@ _AT_LOOK: Final = 144
 _AT_ROOM: Final = 152
 _AT_PULSE: Final = 160
 _AT_RECALL: Final = 168
+_AT_SUSPECTS: Final = 176
 _AT_COUNTERS: Final = 256
 
 COUNTERS: Final = (
@@ -179,6 +180,10 @@ class Ledger:
         """Has the keeper handed back what was claimed by a call of that time, as far as it had not started?"""
         return bool(at <= _NUMBER.unpack_from(self._map, _AT_RECALL)[0])
 
+    def set_suspects(self, wait: bool) -> None:
+        """Do suspects wait that this worker does not take? The supervisor takes the answer back when it has acted."""
+        self._map[_AT_SUSPECTS] = wait
+
     def count(self, name: str, value: int) -> None:
         _NUMBER.pack_into(self._map, _AT_COUNTERS + 8 * COUNTERS.index(name), value)
 
@@ -220,6 +225,11 @@ class Ledger:
         state = self._map[_AT_STATE]
         late = state != BUSY and now() - _NUMBER.unpack_from(self._map, _AT_LOOK)[0] > LATE
         return BUSY if late else state
+
+    @property
+    def suspects(self) -> bool:
+        """Do suspects wait that this worker does not take?"""
+        return bool(self._map[_AT_SUSPECTS])
 
     def counters(self) -> dict[str, int]:
         return {name: int(_NUMBER.unpack_from(self._map, _AT_COUNTERS + 8 * n)[0]) for n, name in enumerate(COUNTERS)}

@@ -27,7 +27,7 @@ from .engine import Engine
 from .leash import CONFIGURATION, ORPHANED, die_with, log_to_stderr
 from .ledger import Ledger
 from .loading import load_app, loop_factory
-from .settings import WorkerSettings
+from .settings import Suspects, WorkerSettings
 
 if TYPE_CHECKING:
     from ..app import Holdfast
@@ -46,6 +46,8 @@ class Orders(msgspec.Struct, frozen=True):
     """To tell the supervisor that the ledger has news; any byte will do."""
     parent: int
     log_level: str = "INFO"
+    isolation: bool = False
+    """Run suspects, and nothing else?"""
 
 
 def main() -> int:
@@ -78,10 +80,12 @@ class _Process:
     def __init__(self, app: Holdfast, settings: WorkerSettings, orders: Orders) -> None:
         self._orders = orders
         self._failed: BaseException | None = None
-        self._engine = Engine(app, settings, Ledger(orders.ledger_fd), members.new_name(), orders.app)
+        suspects = Suspects.ONLY if orders.isolation else Suspects.LEFT
+        self._engine = Engine(app, settings, Ledger(orders.ledger_fd), members.new_name(), orders.app, suspects)
         self._engine.on_failure = self._on_failure
         self._engine.claiming.stir = self._ring
         os.set_blocking(orders.bell_fd, False)
+        self._engine.on_idle = lambda: self._over.set()
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from ..errors import ConfigurationError
+
+
+class Suspects(Enum):
+    """What a worker does with jobs whose last attempt took its process down."""
+
+    LEFT = auto()
+    """It says that they wait, and leaves them to an isolation process."""
+    ONLY = auto()
+    """It is an isolation process: it runs nothing else."""
+    BETWEEN = auto()
+    """Nobody would start an isolation process for it: it runs them between other jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

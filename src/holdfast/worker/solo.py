@@ -1,19 +1,25 @@
-"""A row whose last attempt took its process down runs alone, so that it takes nothing with it if it does so again."""
+"""Suspects where nobody starts an isolation process for them, inside an application: alone, if only for a moment.
+
+All other work waits meanwhile, so every wait is short, and other work gets at least as much time as it was kept from.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from ..inbox.claimer import Claimer
 from . import ledger as marks
 from .completer import Completer
 from .hands import Hands
 
-WAIT = 10.0
-"""Seconds that a worker waits for its other jobs to finish before it runs a suspect alone."""
-ALONE = 10.0
-"""Seconds that a suspect has the worker for itself. A long job that outlived a crash must not hold up all others."""
+LEAVE = 5.0
+"""Seconds for which suspects are left to isolation processes: there may be some, and they risk nothing else."""
+QUIET = 1.0
+"""Most seconds that a worker waits for its other jobs to finish before it runs a suspect alone."""
+ALONE = 1.0
+"""Most seconds that a suspect has the worker for itself. A long job must not hold up all others."""
 TRIES = 3
 """After so many waits in vain the suspect runs with company: late is better than never."""
 
@@ -24,46 +30,58 @@ class Solo:
         self._hands = hands
         self._completer = completer
         self._draining = draining
-        self.wait = False
-        """Do suspects wait?"""
+        self.alone = False
+        """Is a suspect to have the worker for itself? Then nothing else may be claimed."""
+        self._since: float | None = None
+        """When suspects were seen first."""
         self._next_at = 0.0
         self._misses = 0
 
+    def see(self, wait: bool) -> None:
+        """Do suspects wait?"""
+        if not wait:
+            self._since = None
+        elif self._since is None:
+            self._since = time.monotonic()
+
     @property
     def due(self) -> bool:
-        return self.wait and time.monotonic() >= self._next_at
+        return self._since is not None and time.monotonic() >= max(self._since + LEAVE, self._next_at)
 
-    async def run(self) -> bool:
-        """Run one suspect; False when none did."""
-        if not await self._quiet():
-            self._misses += 1
-            self._next_at = time.monotonic() + WAIT
-            if self._misses < TRIES:
+    async def run(self, handing_over: Callable[[], bool]) -> None:
+        """Run one suspect, if it can be alone; `handing_over`: is the next row of a key being claimed?"""
+        began = time.monotonic()
+        self.alone = True
+        try:
+            if await self._quiet(handing_over):
+                await self._run_one()
+        finally:
+            self.alone = False
+            now = time.monotonic()
+            self._next_at = now + (now - began)
+
+    async def _quiet(self, handing_over: Callable[[], bool]) -> bool:
+        """Wait, claiming nothing, until nothing runs here and every ending is written; or for the last time in vain."""
+        deadline = time.monotonic() + QUIET
+        while self._hands.held or not self._completer.idle or handing_over():
+            if self._draining.is_set():
                 return False
+            if time.monotonic() > deadline:
+                self._misses += 1
+                return self._misses >= TRIES
+            await asyncio.sleep(0.002)
+        return True
+
+    async def _run_one(self) -> None:
         at = marks.now()
         claim = await self._claimer.claim_suspect()
         self._misses = 0
         if claim is None:
-            self.wait = False
-            return False
+            self._since = None
+            return
         self._hands.take([claim], at)
         deadline = time.monotonic() + ALONE
-        while (self._hands.waits(claim) or self._busy) and not self._draining.is_set():
-            if time.monotonic() > deadline:
-                self._next_at = deadline + WAIT
-                break
-            await asyncio.sleep(0.002)
-        return True
-
-    async def _quiet(self) -> bool:
-        """Wait, claiming nothing, until nothing runs here and every ending is written."""
-        deadline = time.monotonic() + WAIT
         while self._hands.held or not self._completer.idle:
             if time.monotonic() > deadline or self._draining.is_set():
-                return False
+                return
             await asyncio.sleep(0.002)
-        return True
-
-    @property
-    def _busy(self) -> bool:
-        return self._hands.running > 0 or not self._completer.idle

@@ -2,7 +2,7 @@
 
 It keeps their leases and heartbeats from its own loop and connections, sees at once when one dies, hands its rows back
 and starts another, ends one whose handler does not give in, and drains them all on SIGTERM or Ctrl-C; a second one
-stops them now.
+stops them now. What had started in a process that died runs in isolation next (isolation.py).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..model.job import Claim
 from ..model.outcome import Failed, Released
 from ..ownership import members
 from . import ledger as marks
+from .isolation import End, Isolation
 from .keeper import Keeper, Kept
 from .leash import CONFIGURATION
 from .ledger import Held, Ledger
@@ -54,7 +55,8 @@ class Supervisor:
         self._log_level = log_level
         self._keeper = Keeper(app.database, settings, served_queues(app, settings))
         self._link = Link(app.database, "supervisor", deadline=settings.deadline)
-        self._children = [_Child(self, number) for number in range(processes)]
+        self._children = [_Child(self) for _ in range(processes)]
+        self._isolation = Isolation(lambda: _Child(self, isolation=True), self._children, settings.concurrency)
         self._draining = False
         self._served = False
         """Has any process ever been ready? Then a refusal to start is the server's state, and passes."""
@@ -65,13 +67,15 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
         keeping = asyncio.create_task(self._keeper.run(), name="holdfast keeper")
+        isolating = asyncio.create_task(self._isolation.run(), name="holdfast isolation")
         try:
             codes = await asyncio.gather(*(child.run() for child in self._children))
+            return max(*codes, await self._isolation.ended())
         finally:
+            isolating.cancel()
             keeping.cancel()  # the last thing to stop: what still runs keeps its lease until it has ended
-            await asyncio.gather(keeping, return_exceptions=True)
+            await asyncio.gather(isolating, keeping, return_exceptions=True)
             await self._link.close()
-        return max(codes)
 
     def _on_signal(self, number: int) -> None:
         name = signal.Signals(number).name
@@ -84,14 +88,16 @@ class Supervisor:
             log.warning("%s again: stopping now", name)
             for child in self._children:
                 child.stop_now()
+            self._isolation.stop_now()
 
 
 class _Child:
-    """One place for a worker process, filled again whenever it falls empty."""
+    """One place for a worker process: filled again whenever it falls empty (`run`), or once (`live`)."""
 
-    def __init__(self, supervisor: Supervisor, number: int) -> None:
+    def __init__(self, supervisor: Supervisor, isolation: bool = False) -> None:
         self._supervisor = supervisor
-        self._number = number
+        self._isolation = isolation
+        self._ledger: Ledger | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._pipe = -1
         self._bell = -1
@@ -103,7 +109,11 @@ class _Child:
         quick = 0
         while True:
             began = time.monotonic()
-            code = await self._live()
+            try:
+                code = (await self.live()).code
+            except OSError as error:
+                log.warning("a worker process could not be started: %s; trying again", error)
+                code = 1
             if self._over:
                 # Ended by its group's SIGTERM before it could listen: it had nothing yet.
                 return 0 if code in (0, -signal.SIGTERM) else 1
@@ -117,14 +127,33 @@ class _Child:
     def _over(self) -> bool:
         return self._draining or self._supervisor._draining
 
-    async def _live(self) -> int:
-        """Start a process, keep it, and clear up after it."""
+    @property
+    def suspects(self) -> bool:
+        """Does its process say that suspects wait which it does not take?"""
+        return self._ledger is not None and self._ledger.suspects
+
+    @property
+    def engaged(self) -> bool:
+        """Does its process hold anything, or is it stopped?"""
+        ledger, process = self._ledger, self._process
+        return ledger is not None and process is not None and (any(ledger.held()) or _is_stopped(process.pid))
+
+    def forget_suspects(self) -> None:
+        """Until it says so again."""
+        if self._ledger is not None:
+            self._ledger.set_suspects(False)
+
+    async def live(self) -> End:
+        """Start a process, keep it, and clear up after it. OSError: it cannot be started."""
         fd = Ledger.new_file()
-        ledger = Ledger(fd)
-        ledger.set_beat(marks.now())
-        self._culprit = None
-        process = await self._start(fd)
-        os.close(fd)
+        try:
+            ledger = Ledger(fd)
+            ledger.set_beat(marks.now())
+            self._culprit = None
+            process = await self._start(fd)
+        finally:
+            os.close(fd)
+        self._ledger = ledger
         kept = Kept(
             ledger,
             signal=lambda: self._send(b"s"),
@@ -140,19 +169,26 @@ class _Child:
         watch.cancel()
         self._supervisor._keeper.workers.remove(kept)
         self._close_pipes()
+        self._ledger = None
         if ledger.name:
             self._supervisor._served = True  # also when it died before its watch looked
             if code != 0 or any(ledger.held()):
                 await self._recover(ledger, code)
             else:
                 await self._bury(ledger.name)
+        worked = ledger.counters()["started"] > 0 or any(row.state != marks.HELD for row in ledger.held())
         ledger.close()
-        return code
+        return End(code, worked)
 
     async def _start(self, ledger_fd: int) -> asyncio.subprocess.Process:
         supervisor = self._supervisor
         reader, self._pipe = os.pipe()
-        self._bell, bell = os.pipe()
+        try:
+            self._bell, bell = os.pipe()
+        except OSError:
+            os.close(reader)
+            os.close(self._pipe)
+            raise
         for fd in (self._pipe, self._bell):
             os.set_blocking(fd, False)
         orders = Orders(
@@ -163,14 +199,21 @@ class _Child:
             bell_fd=bell,
             parent=os.getpid(),
             log_level=supervisor._log_level,
+            isolation=self._isolation,
         )
         environment = {**os.environ, "HOLDFAST_PROCESS": msgspec.json.encode(orders).decode()}
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "holdfast.worker.process",
-            stdin=asyncio.subprocess.DEVNULL, env=environment, pass_fds=(ledger_fd, reader, bell),
-        )  # fmt: skip
-        os.close(reader)
-        os.close(bell)
+        said = ["isolation"] if self._isolation else []  # to whoever lists processes
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "holdfast.worker.process", *said,
+                stdin=asyncio.subprocess.DEVNULL, env=environment, pass_fds=(ledger_fd, reader, bell),
+            )  # fmt: skip
+        except BaseException:
+            self._close_pipes()
+            raise
+        finally:
+            os.close(reader)
+            os.close(bell)
         asyncio.get_running_loop().add_reader(self._bell, self._hear_bell)
         if self._over:
             self._send(b"d")
@@ -207,6 +250,8 @@ class _Child:
             self._draining = True
             self._pause.set()
             self._send(b"d")
+            if all(child._draining for child in self._supervisor._children):
+                self._supervisor._isolation.drain()
             limit = self._supervisor._settings.drain + OVERTIME
             asyncio.get_running_loop().call_later(limit, self.kill)
 
@@ -244,6 +289,8 @@ class _Child:
                 report = await ending.write(self._supervisor._link, ledger.name, endings)
                 for claim, error in report.buried:
                     log.warning("job %s is a dead letter: %s", claim.id, error)
+                if any(isinstance(outcome, Failed) and outcome.crashed for _, outcome in endings):
+                    self._supervisor._isolation.ask()
                 await ending.release_all(self._supervisor._link, ledger.name)
                 return await members.leave(self._supervisor._link, ledger.name, "dead", ledger.counters())
             except (Unreachable, Contended) as error:

@@ -1,0 +1,161 @@
+"""The supervisor's isolation processes: started while suspects wait, beside the processes that run everything else.
+
+    a process of ours died, and what ran in it was handed back    start one, once the successor had time to start
+    an ordinary process sees suspects, and still after a while    start one: whoever handed them back is not there
+    an isolation process sees suspects, and all are engaged       start another, up to `most`
+
+Each ends by itself when there is nothing left for it. So the more of a crash's jobs turn out to be long, the more
+processes share them, and no suspect that kills its process takes another job along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..db.link import backoff
+
+log = logging.getLogger("holdfast.supervisor")
+
+MOST = 8
+"""Isolation processes per supervisor, if its concurrency is not less."""
+LOOK_EVERY = 0.25
+ENGAGED = 1.0
+"""Seconds for which an isolation process holds something, or is stopped, until nothing more is expected of it."""
+AFTERWARDS = 1.0
+"""Seconds that the successor of a dead process has to start before an isolation process does; it serves all others."""
+OTHERS = 1.0, 5.0
+"""Seconds for which suspects that others handed back are left to those; drawn, lest a whole fleet starts processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a process ended."""
+
+    code: int
+    worked: bool
+    """Had it started any job?"""
+
+
+class Place(Protocol):
+    """A place for one process."""
+
+    @property
+    def suspects(self) -> bool:
+        """Does it say that suspects wait which it does not take?"""
+        ...
+
+    @property
+    def engaged(self) -> bool:
+        """Has it something to do, or is it stopped? Asked from outside: a handler may block its loop."""
+        ...
+
+    def forget_suspects(self) -> None:
+        """Until it says so again."""
+
+    async def live(self) -> End:
+        """Start a process, keep it, and clear up after it."""
+        ...
+
+    def drain(self) -> None: ...
+
+    def stop_now(self) -> None: ...
+
+
+class Isolation:
+    def __init__(self, new_place: Callable[[], Place], ordinary: Sequence[Place], most: int) -> None:
+        self._new_place = new_place
+        self._ordinary = ordinary
+        self._most = min(most, MOST)
+        self._lives: dict[Place, asyncio.Task[None]] = {}
+        self._engaged: dict[Place, float] = {}
+        """Since when."""
+        self._over = False
+        self._asked_for: float | None = None
+        """When the first is to start, because we have handed suspects back."""
+        self._left_at: float | None = None
+        """When the first is to start, if ordinary processes see suspects until then."""
+        self._failures = 0
+        self._codes = [0]
+
+    def ask(self) -> None:
+        """Rows were handed back whose attempts may have taken their process down."""
+        if self._asked_for is None:  # another death does not put it off
+            self._asked_for = time.monotonic() + AFTERWARDS
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            if not self._over:
+                self._go_round(time.monotonic())
+            await asyncio.sleep(LOOK_EVERY)
+
+    def drain(self) -> None:
+        self._over = True
+        for place in self._lives:
+            place.drain()
+
+    def stop_now(self) -> None:
+        for place in self._lives:
+            place.stop_now()
+
+    async def ended(self) -> int:
+        """Wait for all that are left; the exit code."""
+        self.drain()
+        await asyncio.gather(*self._lives.values())
+        return max(self._codes)
+
+    def _go_round(self, now: float) -> None:
+        asked = self._asked_for is not None and now >= self._asked_for
+        left = self._left_by_others(now)
+        if not self._all_engaged(now):
+            if asked:
+                self._asked_for = None  # one is there that will see them
+        elif len(self._lives) < self._most and (asked or left or any(place.suspects for place in self._lives)):
+            self._start()
+
+    def _left_by_others(self, now: float) -> bool:
+        if not any(place.suspects for place in self._ordinary):
+            self._left_at = None
+        elif self._left_at is None:
+            self._left_at = now + random.uniform(*OTHERS)
+        return self._left_at is not None and now >= self._left_at
+
+    def _all_engaged(self, now: float) -> bool:
+        self._engaged = {place: self._engaged.get(place, now) for place in self._lives if place.engaged}
+        # One that runs short jobs, one after the other, is seen idle at times; it knows better.
+        return all(place.suspects or now - self._engaged.get(place, now) >= ENGAGED for place in self._lives)
+
+    def _start(self) -> None:
+        self._asked_for = self._left_at = None
+        place = self._new_place()
+        for other in (*self._ordinary, *self._lives):
+            other.forget_suspects()
+        self._lives[place] = asyncio.create_task(self._keep(place), name="holdfast isolation")
+
+    async def _keep(self, place: Place) -> None:
+        """One process, to its end."""
+        try:
+            end = await place.live()
+        except OSError as error:
+            log.warning("an isolation process could not be started: %s; trying again", error)
+            end = End(1, worked=False)
+        except Exception:
+            log.exception("an isolation process could not be looked after; its leases run out")
+            end = End(1, worked=False)
+        finally:
+            del self._lives[place]
+        if self._over:
+            self._codes.append(0 if end.code in (0, -signal.SIGTERM) else 1)
+        elif end.code == 0:  # it has looked for suspects long enough
+            self._asked_for = None
+            self._failures = 0
+        else:  # its job did that, or it cannot even start
+            self._failures = 0 if end.worked else self._failures + 1
+            self._asked_for = time.monotonic() + (backoff(self._failures) * 5 if self._failures else 0)

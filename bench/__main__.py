@@ -117,7 +117,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     interrupted = False
     with sides.sides(arguments.against) as (this, other):
         report = Report(this.name, other.name)
-        print(f"{this.words} against {other.words}: turns: {arguments.turns} pairs of {', '.join(cases)}", flush=True)
+        print(f"{this.words} against {other.words}: {arguments.turns} pairs of turns: {', '.join(cases)}", flush=True)
         try:
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(_contest(this, other, cases, arguments.turns, report))

@@ -116,7 +116,7 @@ class Pickups:
     def report(self, results: Results, system: str) -> None:
         for case, measured in self._turns.items():
             together = sorted(wait for each in measured for wait in each.values)
-            medians = [percentile(50, sorted(each.values)) for each in measured]
+            medians = [median(each.values) for each in measured]
             add = partial(results.add, "pickup", unit="ms", system=system)
             add(f"{measured[0].words}, median", values=medians, case=f"{case}.p50")
             if case.startswith("pace."):

@@ -130,6 +130,8 @@ def _parts(measured: Measured) -> Iterator[tuple[str, str, bool]]:
 
 
 def _value(measured: Measured, share: str) -> float:
+    if share == ".p50":
+        return median(measured.values)
     return percentile(int(share.removeprefix(".p")), sorted(measured.values)) if share else measured.values[0]
 
 

@@ -162,7 +162,7 @@ def test_of_waits_the_median_and_the_95th_percentile_are_compared() -> None:
         report.add([Measured("pickup", "pace.2ms", "a job every 2 ms", "ms", waits, False, 9.0)],
                    [Measured("pickup", "pace.2ms", "a job every 2 ms", "ms", waits, False, 9.0)])  # fmt: skip
     half, most = report.lines.values()
-    assert (half.case, half.these[0], most.case, most.these[0]) == ("pace.2ms.p50", 50.0, "pace.2ms.p95", 95.0)
+    assert (half.case, half.these[0], most.case, most.these[0]) == ("pace.2ms.p50", 50.5, "pace.2ms.p95", 95.0)
     assert half.cpu and not most.cpu
 
 

@@ -2,7 +2,7 @@
 -- Takes    $1 batch, $2 those that expired before it were looked at already.
 -- Returns  how many, and the end of the look if there may be more.
 -- Locks    the rows, in order of their keys, skipping locked ones.
--- Index    idx_dedupe_expires, then the primary key.
+-- Index    idx_dedupe_expires, then the primary key; "coalesce" keeps the planner from walking the former again for each.
 with old as materialized (
     select d.key, d.expires_at
     from holdfast.dedupe d
@@ -15,7 +15,7 @@ locked as materialized (
     select d.key
     from (select o.key from old o order by o.key) o
     join holdfast.dedupe d on d.key = any (array[o.key])
-    where d.expires_at < holdfast.clock()
+    where coalesce(d.expires_at, 'infinity') < holdfast.clock()
     for update of d skip locked
 ),
 forgotten as (

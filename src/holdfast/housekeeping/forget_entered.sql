@@ -11,7 +11,7 @@ with horizon as materialized (
 old as materialized (
     select o.key, o.entered_at, o.job_id
     from holdfast.once o
-    where o.done_at is null
+    where coalesce(o.done_at, 'infinity') = 'infinity'
       and o.entered_at >= $2
       and o.entered_at < (select h.at from horizon h)
     order by o.entered_at
@@ -22,7 +22,7 @@ locked as materialized (
     from (
         select old.key
         from old
-        left join lateral (select true as it from holdfast.inbox i where i.id = any (array[old.job_id])) live on true
+        left join lateral (select true as it from holdfast.inbox i where i.id = old.job_id limit 1) live on true
         where live.it is null
         order by old.key
     ) found

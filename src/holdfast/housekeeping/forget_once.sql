@@ -2,7 +2,7 @@
 -- Takes    $1 batch, $2 those that were finished before it were looked at already.
 -- Returns  how many, and the end of the look if there may be more.
 -- Locks    the rows, in order of their keys, skipping locked ones.
--- Index    idx_once_done, then the primary key.
+-- Index    idx_once_done, then the primary key (see forget_dedupe.sql).
 with horizon as materialized (
     select holdfast.clock() - make_interval(secs => holdfast.setting('once_horizon')::float8) as at
 ),
@@ -18,7 +18,7 @@ locked as materialized (
     select o.key
     from (select old.key from old order by old.key) found
     join holdfast.once o on o.key = any (array[found.key])
-    where o.done_at < (select h.at from horizon h)
+    where coalesce(o.done_at, 'infinity') < (select h.at from horizon h)
     for update of o skip locked
 ),
 forgotten as (

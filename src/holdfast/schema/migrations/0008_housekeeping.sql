@@ -1,8 +1,9 @@
 -- Housekeeping that keeps up: once() markers that nobody finished are found by their age, and the archive's partitions
 -- have the right bounds whatever the session's settings.
 
--- Markers that were entered and not finished: few, and those past their horizon are forgotten.
-create index idx_once_entered on holdfast.once (entered_at) where done_at is null;
+-- Markers that were entered and not finished: few, and those past their horizon are forgotten. Not "done_at is null": the
+-- planner would take this index, while it is empty, for statements that name one key.
+create index idx_once_entered on holdfast.once (entered_at) where coalesce(done_at, 'infinity') = 'infinity';
 
 -- One partition per day (UTC), made ahead: standalone first, then attached, so that only a short lock on the empty
 -- default partition is needed. A day that already has rows in the default partition, because nobody was there to make its

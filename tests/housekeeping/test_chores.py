@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -145,7 +144,6 @@ async def test_a_cancelled_job_whose_lease_ran_out_ends_as_cancelled(
     assert inbox.one("select count(*) from holdfast.inbox where status <> 'pending'") == 0
     assert inbox.one("select expires_at > now() from holdfast.dedupe"), "its key is remembered"
     assert inbox.status(following) == "pending", "its ordered key goes on"
-
 
 
 async def test_a_locked_row_is_passed_over_and_met_again(inbox: Inbox, house: Housekeeper) -> None:

@@ -99,13 +99,9 @@ async def test_days_are_those_of_utc_whatever_the_session_says(connection: Any, 
     await connection.execute(f"set timezone = '{zone}'; set datestyle = '{style}'")
     assert await connection.fetchval("select holdfast.make_partitions(1)") == 2
     await connection.execute("set timezone = 'UTC'; set datestyle = 'ISO'")
-    bounds = {name: bounds for name, bounds in await connection.fetch(PARTITIONS)}
-    assert bounds["archive_19960227"] == (
-        "FOR VALUES FROM ('1996-02-27 00:00:00+00') TO ('1996-02-28 00:00:00+00')"
-    )
-    assert bounds["archive_19960228"] == (
-        "FOR VALUES FROM ('1996-02-28 00:00:00+00') TO ('1996-02-29 00:00:00+00')"
-    )
+    bounds = dict(await connection.fetch(PARTITIONS))
+    assert bounds["archive_19960227"] == ("FOR VALUES FROM ('1996-02-27 00:00:00+00') TO ('1996-02-28 00:00:00+00')")
+    assert bounds["archive_19960228"] == ("FOR VALUES FROM ('1996-02-28 00:00:00+00') TO ('1996-02-29 00:00:00+00')")
 
 
 async def test_a_day_that_came_to_the_default_partition_gets_the_rest_of_its_time(connection: Any) -> None:

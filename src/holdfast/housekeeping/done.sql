@@ -1,6 +1,6 @@
 -- Note that a chore ran.
 -- Takes    $1 chore, $2 floor for the next run (null: none), $3 how much this run did, $4 is something left?, $5 the
---          interval in seconds.
+--          seconds after which it should have run again.
 -- Returns  when.
 insert into holdfast.chores (name, ran_at, floor, result)
 values ($1, holdfast.clock(), $2, jsonb_build_object('rows', $3::int, 'more', $4::boolean, 'every', $5::float8))

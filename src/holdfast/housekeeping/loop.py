@@ -44,9 +44,9 @@ class Run:
 class Housekeeper:
     """Tries every chore that is due, once per interval; the database decides what is due and whose turn it is.
 
-    Nothing is taken from anyone in the grace period after an outage, when every lease may be out while the work goes on.
-    A session that something ended while it was idle is no outage, if the server can be reached at once and has answered
-    lately: the leases of whoever renews every `grace` seconds, a third of a lease, are good for longer than that.
+    Nothing is taken from anyone in the grace period after an outage, when every lease may be out while the work goes
+    on. A session that something ended while it was idle is no outage, if the server can be reached at once and has
+    answered lately: the leases of whoever renews every `grace` seconds, a third of a lease, are good for longer.
     """
 
     def __init__(
@@ -185,16 +185,18 @@ class Housekeeper:
     async def _note(self, connection: Connection, chore: Chore, done: Done, rows_before: int) -> datetime:
         noted_at: datetime = await connection.fetchval(
             self._database.sql("housekeeping", "done"),
-            chore.name, done.floor, rows_before + done.rows, done.rest is not None, chore.interval or self._interval,
+            chore.name, done.floor, rows_before + done.rows, done.rest is not None, self._every(chore),
         )  # fmt: skip
         return noted_at
 
     async def _note_failure(self, chore: Chore, error: BaseException) -> None:
         connection = await self._connect()
         words = f"{error}" if isinstance(error, Contended) else f"{type(error).__name__}: {error}"
-        await connection.execute(
-            self._database.sql("housekeeping", "failed"), chore.name, words, chore.interval or self._interval
-        )
+        await connection.execute(self._database.sql("housekeeping", "failed"), chore.name, words, self._every(chore))
+
+    def _every(self, chore: Chore) -> float:
+        """Seconds after which it should have run again, for whoever reads the note."""
+        return (chore.interval or self._interval) + (self._grace if chore.recovers else 0)
 
     async def _connect(self) -> Connection:
         if self._connection is None or self._connection.is_closed():

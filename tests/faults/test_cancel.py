@@ -80,7 +80,7 @@ def test_a_job_cancelled_in_its_last_attempt_whose_process_dies_ends_as_cancelle
     assert row["last_error"].startswith(
         "cancelled while it ran; WorkerDied: the worker process ended by signal SIGKILL"
     )
-    wait_until(lambda: not fleet.inbox.rows("select from holdfast.inbox"), seconds=10)  # it is archived
+    wait_until(lambda: not fleet.inbox.rows("select id from holdfast.inbox"), seconds=10)  # it is archived
     assert fleet.inbox.one("select expires_at > now() from holdfast.dedupe where key = 'k'")
     fleet.inbox.check_promises()
 

@@ -99,7 +99,7 @@ class Housekeeper:
 
     async def round(self) -> dict[str, int]:
         """Do what is due; how much each chore did."""
-        did = {}
+        did: dict[str, int] = {}
         for chore in await self._guarded(self._due()) or ():
             until = time.monotonic() + (SWEEP_SLICE if chore.recovers else SLICE)
             while (rows := await self._guarded(self._try(chore), chore)) is not None:

@@ -216,7 +216,10 @@ class Holdfast:
         return job_state(dict(rows[0]))
 
     async def cancel(self, id: UUID, reason: str = "cancelled") -> str:
-        """Cancel a job: 'failed' when it ended at once, 'processing' when its handler is being told."""
+        """Cancel a job: 'failed' when it ended at once, 'processing' when its handler is being told.
+
+        A dead letter is left as it is: 'dead_letter'.
+        """
         rows = await self.query("inbox", "cancel", id, reason)
         if not rows:
             raise NotFound(f"There is no live job {id}; it may have ended already")

@@ -1,5 +1,7 @@
 """job, dead, queue, workers, stats, health: what they show, change and refuse."""
 
+import json
+import re
 from uuid import UUID, uuid4
 
 import pytest
@@ -189,6 +191,81 @@ def test_health(shell: Shell) -> None:
     assert "due work has waited 10" in late.out
     for longer in ("300", "300s", "5m"):
         assert shell("health", "--max-age", longer).code == 0
+
+
+def stuck(shell: Shell, ago: str = "100 s") -> None:
+    """A job of a worker that is gone."""
+    shell.enqueue()
+    shell.sql(
+        "update holdfast.inbox set status = 'processing', claimed_by = 'gone', lease_expires_at = now() - %s::interval",
+        ago,
+    )
+
+
+def swept(shell: Shell, ago: str, error: str | None = None) -> None:
+    result = json.dumps({"rows": 0, "more": False, "every": 40.0, **({"error": error} if error else {})})
+    shell.sql("delete from holdfast.chores")
+    shell.sql("insert into holdfast.chores values ('sweep', now() - %s::interval, null, %s::jsonb)", ago, result)
+
+
+def test_health_says_when_the_sweep_does_not_run(shell: Shell) -> None:
+    shell.sql("insert into holdfast.workers (id, started_at) values ('me', now() - interval '1 h')")
+    assert shell("health").out == "healthy\n", "it may not have been due yet"
+    swept(shell, "100 s")
+    assert shell("health").out == "healthy\n"
+    swept(shell, "150 s")
+    assert re.sub("1[5-9][0-9] s", "150 s", shell("health").out) == (
+        "the sweep has not run for 150 s, so jobs get stuck when their worker dies; start a worker, or restart those "
+        'that run: their log says what is wrong, in lines with "housekeeping"\n'
+    )
+    shell.sql("update holdfast.workers set started_at = now()")
+    assert shell("health").out == "healthy\n", "who has just started waits for other keepers first"
+    stuck(shell)
+    assert "the sweep has not run for 1" in shell("health").out
+    shell.sql("delete from holdfast.chores")
+    assert "the sweep has never run, so a job is stuck;" in shell("health").out
+    assert shell("health", "--max-age", "5m").code == 0
+
+
+def test_health_says_why_the_sweep_leaves_something(shell: Shell) -> None:
+    shell.sql("insert into holdfast.workers (id, started_at) values ('me', now() - interval '1 h')")
+    for _ in range(2):
+        stuck(shell)
+    swept(shell, "1 s")
+    assert "2 jobs are stuck: the lease ran out 10" in shell("health").out
+    swept(shell, "1 s", f"InternalServerError: {RED} no\nwhy")
+    answer = shell("health")
+    assert "the sweep fails, and 2 jobs are stuck with workers that are gone: InternalServerError" in answer.out
+    assert RED not in answer.out
+    assert "failed: sweep: InternalServerError" in shell("stats").out
+
+
+def test_what_waits_for_each_chore_is_counted(shell: Shell) -> None:
+    def backlog() -> dict[str, int]:
+        return {row["name"]: row["backlog"] for row in shell("stats", "--json").json["chores"]}
+
+    none = {"archive": 0, "bury": 0, "forget": 0, "partitions": 0, "retention": 0, "sweep": 0}
+    assert backlog() == none
+    assert "housekeeping no sweep yet\n" in shell("stats").out
+    stuck(shell)
+    shell.sql(
+        "insert into holdfast.dedupe (key, job_id, payload_hash, expires_at)"
+        " select n::text, gen_random_uuid(), '', now() - interval '1 s' from generate_series(1, 10100) n"
+    )
+    shell.sql(
+        "insert into holdfast.once values ('done', gen_random_uuid(), 1, now(), now() - interval '31 d'),"
+        " ('entered', gen_random_uuid(), 1, now() - interval '31 d', null), ('new', gen_random_uuid(), 1, now(), null)"
+    )
+    for columns in ("status = 'completed'", "attempts = 5", "status = 'dead_letter'"):
+        shell.sql(f"update holdfast.inbox set {columns} where id = %s", shell.enqueue())
+    shell.sql(
+        "create table holdfast.archive_20200101 partition of holdfast.archive"
+        " for values from ('2020-01-01Z') to ('2020-01-02Z')"
+    )
+    (row,) = shell.sql("select 'archive_' || to_char(now() at time zone 'UTC' + '7 days', 'YYYYMMDD') as name")
+    shell.sql(f"drop table holdfast.{row['name']}")
+    assert backlog() == {"archive": 1, "bury": 2, "forget": 10_002, "partitions": 1, "retention": 1, "sweep": 1}
+    assert "waiting: archive 1, bury 2, forget 10000 or more, partitions 1, retention 1, sweep 1" in shell("stats").out
 
 
 def test_health_of_nothing(bare: Shell) -> None:

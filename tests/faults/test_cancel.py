@@ -1,6 +1,8 @@
 """Cancel: a waiting job ends at once, a running one is told."""
 
 import asyncio
+import os
+import signal
 import time
 from uuid import UUID
 
@@ -65,6 +67,23 @@ def test_a_cancelled_job_whose_worker_dies_is_not_started_again(fleet: Fleet) ->
     fleet.start(lease=2)
     fleet.inbox.wait(job, "failed", seconds=20)
     assert len(fleet.seen(job, "started")) == 1
+
+
+def test_a_job_cancelled_in_its_last_attempt_whose_process_dies_ends_as_cancelled(fleet: Fleet) -> None:
+    job = fleet.inbox.enqueue("hold_sync", max_attempts=1, idempotency_key="k", gate=str(fleet.folder / "gate"))
+    worker = fleet.start(lease=90)
+    fleet.wait_seen(job, "started")
+    assert cancel(fleet, job) == ["processing"]
+    os.kill(worker.child, signal.SIGKILL)
+    wait_until(lambda: fleet.inbox.status(job) != "processing")
+    row = fleet.inbox.job(job)
+    assert row["status"] == "failed"
+    assert row["last_error"].startswith(
+        "cancelled while it ran; WorkerDied: the worker process ended by signal SIGKILL"
+    )
+    wait_until(lambda: not fleet.inbox.rows("select id from holdfast.inbox"), seconds=10)  # it is archived
+    assert fleet.inbox.one("select expires_at > now() from holdfast.dedupe where key = 'k'")
+    fleet.inbox.check_promises()
 
 
 def test_cancel_against_completion_has_one_winner(fleet: Fleet) -> None:

@@ -26,3 +26,15 @@ def test_a_housekeeper_killed_in_the_middle_of_a_sweep(fleet: Fleet, tmp_path: P
     fleet.start()
     fleet.inbox.wait(abandoned)  # a row claimed by hand and left behind is recovered, too
     assert fleet.inbox.job(abandoned)["errors"][0]["worker"] == "by hand"
+
+
+def test_a_supervisor_stopped_in_the_middle_of_a_sweep_holds_it_no_longer_than_a_lease(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    marker = tmp_path / "stopped"
+    fleet.start(lease=2, probes=f"sweep.before=stop@{marker}")
+    wait_until(marker.exists)
+    fleet.start(lease=2)
+    swept = "select ran_at from holdfast.chores where name = 'sweep'"
+    assert not fleet.inbox.rows(swept)
+    wait_until(lambda: bool(fleet.inbox.rows(swept)), seconds=2 + 4)  # a lease, and a busy machine

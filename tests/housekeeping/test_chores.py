@@ -1,53 +1,22 @@
-"""Each chore, and whose turn it is."""
+"""Each chore."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from uuid import UUID
 
 import psycopg
 import pytest
-from tests.support.pooler import database_at, direct
+from tests.housekeeping.conftest import Keep
+from tests.housekeeping.rows import claimed, put
+from tests.support.inbox import Session, until_waiting
+from tests.support.pooler import direct
 from tests.support.workers import Inbox
 
-from holdfast.housekeeping import loop
-from holdfast.housekeeping.chores import Chore, Done, Turn, sweep
+from holdfast.db.database import Database
 from holdfast.housekeeping.loop import Housekeeper
-
-AT_ONCE = 0.001
-"""An interval that has always passed."""
-
-
-@pytest.fixture
-async def house(inbox: Inbox) -> AsyncIterator[Housekeeper]:
-    house = Housekeeper(database_at(inbox.url), AT_ONCE, grace=0)
-    yield house
-    house._drop()
-
-
-def put(inbox: Inbox, **columns: Any) -> UUID:
-    """A row as hand-written SQL might leave it."""
-    values = {"partition_key": "k", "partition_bucket": 1, "payload": '{"type": "t"}', **columns}
-    marks = ", ".join(["%s"] * len(values))
-    id: UUID = inbox.one(
-        f"insert into holdfast.inbox ({', '.join(values)}) values ({marks}) returning id", *values.values()
-    )
-    return id
-
-
-def claimed(inbox: Inbox, left: str = "-1 second", **columns: Any) -> UUID:
-    """A row in flight whose lease has so much left."""
-    id = put(
-        inbox,
-        status="processing",
-        claimed_by="gone",
-        claimed_at="now",
-        lease_generation=4,
-        **{"attempts": 2, **columns},
-    )
-    inbox.rows("update holdfast.inbox set lease_expires_at = now() + %s::interval where id = %s", left, id)
-    return id
 
 
 async def test_an_expired_lease_makes_a_row_pending_again(inbox: Inbox, house: Housekeeper) -> None:
@@ -82,15 +51,99 @@ async def test_a_valid_lease_is_never_touched(inbox: Inbox, house: Housekeeper) 
     assert inbox.job(id) == before
 
 
-async def test_two_sweeps_at_the_same_moment_are_as_one(inbox: Inbox) -> None:
+async def test_two_sweeps_at_the_same_moment_are_as_one(inbox: Inbox, keep: Keep) -> None:
     # Requirement 26.
     ids = [claimed(inbox) for _ in range(50)]
-    houses = [Housekeeper(database_at(inbox.url), AT_ONCE, grace=0) for _ in range(4)]
+    houses = [keep() for _ in range(4)]
     did = await asyncio.gather(*(house.round() for house in houses))
     assert sum(result.get("sweep", 0) for result in did) == 50
     assert all(len(inbox.job(id)["errors"]) == 1 for id in ids)
-    for house in houses:
-        house._drop()
+
+
+GATES = {
+    # Statement, its look, and words of its lock with the gate put in.
+    "sweep": ("expired", "from expired e\n", "from gate, expired e\n"),
+    "forget_entered": ("old", ") found\n    join", ") found\n    cross join gate\n    join"),
+}
+
+
+class Gated(Database):
+    """Waits for an advisory lock between a statement's look and its lock."""
+
+    def sql(self, room: str, name: str) -> str:
+        sql = super().sql(room, name)
+        if name not in GATES:
+            return sql
+        look, words, gated = GATES[name]
+        gate = f"gate as materialized (select pg_advisory_xact_lock(1) from (select count(*) from {look}) n)"
+        assert words in sql
+        return sql.replace("locked as materialized", f"{gate},\nlocked as materialized", 1).replace(words, gated)
+
+
+@asynccontextmanager
+async def meanwhile(inbox: Inbox, keep: Keep, watching: Session) -> AsyncIterator[list[dict[str, int]]]:
+    """A round of housekeeping that has looked and not yet locked inside the block; ends with it."""
+    plain = watching.database
+    house = keep(database=Gated(plain.url, plain.schema, plain.pooler))
+    did: list[dict[str, int]] = []
+    async with await psycopg.AsyncConnection.connect(direct(inbox.url), autocommit=True) as gate:
+        await gate.execute("select pg_advisory_lock(1)")
+        round = asyncio.create_task(house.round())
+        await until_waiting(watching.connection, 0)
+        yield did
+    did.append(await round)
+
+
+async def test_a_lease_renewed_between_the_look_and_the_lock_is_kept(inbox: Inbox, keep: Keep, one: Session) -> None:
+    renewed, out = claimed(inbox), claimed(inbox)
+    async with meanwhile(inbox, keep, one) as did:
+        inbox.rows("update holdfast.inbox set lease_expires_at = now() + interval '1 hour' where id = %s", renewed)
+    assert did[0]["sweep"] == 1
+    assert [inbox.status(id) for id in (renewed, out)] == ["processing", "pending"]
+
+
+def expire(inbox: Inbox, id: UUID) -> None:
+    inbox.rows(
+        "update holdfast.inbox set status = 'processing', claimed_by = 'gone', attempts = attempts + 1,"
+        " lease_expires_at = now() - interval '1 s' where id = %s",
+        id,
+    )
+
+
+async def test_a_second_lease_in_a_row_that_ran_out_makes_a_suspect(inbox: Inbox, house: Housekeeper) -> None:
+    """The first may be a machine that went away with all it held, most of it never started."""
+    id = claimed(inbox, attempts=1, max_attempts=9)
+    seen = []
+    for _ in range(3):
+        await house.round()
+        seen.append(inbox.job(id)["crashes"])
+        expire(inbox, id)
+    assert seen == [0, 1, 2]
+
+
+async def test_an_expired_lease_after_another_failure_makes_no_suspect(inbox: Inbox, house: Housekeeper) -> None:
+    id = claimed(inbox, attempts=2, errors='[{"error": "LeaseExpired"}, {"error": "ValueError"}]')
+    await house.round()
+    assert inbox.job(id)["crashes"] == 0
+
+
+@pytest.mark.parametrize("attempts", [1, 5])
+async def test_a_cancelled_job_whose_lease_ran_out_ends_as_cancelled(
+    inbox: Inbox, house: Housekeeper, attempts: int
+) -> None:
+    """With attempts left it would be claimed only to be ended; with none it would be a dead letter nobody asked for."""
+    inbox.rows("insert into holdfast.dedupe values ('key-1', gen_random_uuid(), 't', '')")
+    id = claimed(inbox, attempts=attempts, cancel_requested_at="now", idempotency_key="key-1", ordered=True)
+    following = put(inbox, ordered=True, status="blocked")
+    did = await house.round()
+    assert (did["sweep"], did["archive"], did["release"]) == (1, 1, 1)
+    row = inbox.job(id)
+    assert (row["status"], row["attempts"], len(row["errors"])) == ("failed", attempts, 1)
+    assert row["last_error"].startswith("cancelled while it ran; LeaseExpired: worker gone")
+    assert row["finished_at"] is not None and row["cancel_requested_at"] is not None
+    assert inbox.one("select count(*) from holdfast.inbox where status <> 'pending'") == 0
+    assert inbox.one("select expires_at > now() from holdfast.dedupe"), "its key is remembered"
+    assert inbox.status(following) == "pending", "its ordered key goes on"
 
 
 async def test_a_locked_row_is_passed_over_and_met_again(inbox: Inbox, house: Housekeeper) -> None:
@@ -103,116 +156,6 @@ async def test_a_locked_row_is_passed_over_and_met_again(inbox: Inbox, house: Ho
         assert inbox.status(locked) == "processing"
     assert (await house.round())["sweep"] == 1
     assert inbox.status(locked) == "pending"
-
-
-async def test_one_run_per_interval_across_three_workers(inbox: Inbox) -> None:
-    # Requirement 73.
-    runs = 0
-
-    async def count(turn: Turn) -> Done:
-        nonlocal runs
-        runs += 1
-        return Done(0)
-
-    houses = [Housekeeper(database_at(inbox.url), 3600, 0, [Chore("counted", 0, count)]) for _ in range(3)]
-
-    async def all_try() -> None:
-        for _ in range(10):
-            await asyncio.gather(*(house.round() for house in houses))
-
-    await all_try()
-    assert runs == 1
-    inbox.rows("update holdfast.chores set ran_at = ran_at - interval '1 hour' where name = 'counted'")
-    await all_try()
-    assert runs == 2
-    for house in houses:
-        house._drop()
-
-
-async def test_no_sweep_soon_after_a_connect_or_a_server_start(inbox: Inbox) -> None:
-    # After an outage every lease is out while the work still runs: its keepers come first.
-    id = claimed(inbox)
-    house = Housekeeper(database_at(inbox.url), AT_ONCE, grace=3600)
-    assert "sweep" not in await house.round()
-    house._back_at -= 7200  # connected long ago, to a server that started just now
-    assert "sweep" not in await house.round()
-    assert inbox.status(id) == "processing"
-    house._grace = 0
-    assert (await house.round())["sweep"] == 1
-    house._drop()
-
-
-async def test_no_sweep_soon_after_an_answer_that_was_held_up(inbox: Inbox) -> None:
-    # So a pooler hides an outage from us: no connection breaks, and the answer comes when the server is back.
-    id = claimed(inbox)
-    house = Housekeeper(database_at(inbox.url), AT_ONCE, grace=0.5)
-    async with await psycopg.AsyncConnection.connect(direct(inbox.url)) as outage:
-        await outage.execute("lock table holdfast.chores")
-        round = asyncio.create_task(house.round())
-        await asyncio.sleep(0.7)  # the outage itself: longer than the grace
-        assert not round.done()
-    assert "sweep" not in await round
-    assert inbox.status(id) == "processing"
-    while "sweep" not in await house.round():
-        await asyncio.sleep(0.01)
-    assert inbox.status(id) == "pending"
-    house._drop()
-
-
-async def test_a_sweep_that_an_outage_held_back_takes_nothing_that_ran_out_meanwhile(inbox: Inbox) -> None:
-    # It had its turn in good time, and its statement comes when the link speaks again.
-    long_out, just_out = claimed(inbox), claimed(inbox)
-    inbox.rows("update holdfast.inbox set lease_expires_at = now() + interval '1 hour' where id = %s", just_out)
-
-    async def held_back(turn: Turn) -> Done:
-        inbox.rows("update holdfast.inbox set lease_expires_at = clock_timestamp() where id = %s", just_out)
-        return await sweep(turn)
-
-    house = Housekeeper(database_at(inbox.url), AT_ONCE, 0, [Chore("sweep", 0, held_back, recovers=True)])
-    assert (await house.round())["sweep"] == 1
-    assert [inbox.status(id) for id in (long_out, just_out)] == ["pending", "processing"]
-    house._drop()
-
-
-async def test_who_falls_silent_in_the_middle_of_a_chore_loses_its_turn(
-    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "IDLE", 0.3)
-    turns: list[Turn] = []
-
-    async def silent_at_first(turn: Turn) -> Done:
-        turns.append(turn)
-        if len(turns) == 1:
-            await asyncio.Event().wait()
-        return Done(7)
-
-    chores = [Chore("silent", 0, silent_at_first)]
-    silent, other = (Housekeeper(database_at(inbox.url), AT_ONCE, 0, chores) for _ in range(2))
-    first = asyncio.create_task(silent.round())
-    while not turns:
-        await asyncio.sleep(0.001)
-    assert await other.round() == {}, "it has the turn"
-    while not (done := await other.round()):
-        await asyncio.sleep(0.01)
-    assert done == {"silent": 7}
-    first.cancel()
-    await asyncio.gather(first, return_exceptions=True)
-    silent._drop()
-    other._drop()
-
-
-async def test_a_failing_chore_does_not_keep_the_others_from_theirs(inbox: Inbox) -> None:
-    async def fail(turn: Turn) -> Done:
-        await turn.connection.execute("select 1 / 0")
-        return Done(0)
-
-    async def work(turn: Turn) -> Done:
-        return Done(7)
-
-    house = Housekeeper(database_at(inbox.url), AT_ONCE, 0, [Chore("fails", 0, fail), Chore("works", 0, work)])
-    assert await house.round() == {"works": 7}
-    assert inbox.one("select count(*) from pg_locks where locktype = 'advisory'") == 0
-    house._drop()
 
 
 async def test_rows_completed_by_hand_are_archived(inbox: Inbox, house: Housekeeper) -> None:
@@ -271,6 +214,9 @@ async def test_retention_gives_way_to_a_reader_and_comes_back(inbox: Inbox, hous
         did = await house.round()
         assert "retention" not in did
         assert "forget" in did, "the next chore had its turn"
+        assert "lock timeout" in inbox.one("select result ->> 'error' from holdfast.chores where name = 'retention'")
+    assert "retention" not in await house.round(), "each try holds up completions for a moment"
+    inbox.rows("update holdfast.chores set ran_at = ran_at - interval '1 hour' where name = 'retention'")
     assert (await house.round())["retention"] == 1
 
 
@@ -284,6 +230,80 @@ async def test_keys_and_markers_past_their_horizon_are_forgotten(inbox: Inbox, h
     assert (await house.round())["forget"] == 2
     assert {row["key"] for row in inbox.rows("select key from holdfast.dedupe")} == {"young", "live"}
     assert {row["key"] for row in inbox.rows("select key from holdfast.once")} == {"young", "inside"}
+
+
+async def test_pruning_keeps_up_with_what_arrives(inbox: Inbox, keep: Keep) -> None:
+    """Everything past its horizon goes in one round, however much it is, in transactions of a thousand rows."""
+    inbox.rows(
+        "insert into holdfast.dedupe (key, job_id, payload_hash, expires_at)"
+        " select n::text, gen_random_uuid(), '', now() - interval '1 s' from generate_series(1, 3500) n"
+    )
+    inbox.rows(
+        "insert into holdfast.once select n::text, gen_random_uuid(), 1, now() - interval '40 days',"
+        " case when n > 2500 then now() - interval '31 days' end from generate_series(1, 5000) n"
+    )
+    inbox.rows(
+        "insert into holdfast.inbox (partition_key, partition_bucket, payload, status)"
+        " select 'k', 1, '{}', 'completed' from generate_series(1, 2500)"
+    )
+    inbox.rows(
+        "insert into holdfast.archive (id, seq, partition_key, partition_bucket, queue, priority, payload,"
+        " payload_version, status, attempts, max_attempts, lease_generation, available_at, created_at, finished_at)"
+        " select gen_random_uuid(), n, 'k', 1, 'default', 1, '{}', 1, 'completed', 1, 5, 1, now(), now(),"
+        " now() - interval '33 days' from generate_series(1, 2500) n"
+    )
+    did = await keep(3600).round()
+    assert (did["forget"], did["archive"], did["retention"]) == (8500, 2500, 2500)
+    for table in ("dedupe", "once", "inbox", "archive_default"):
+        assert inbox.one(f"select count(*) from holdfast.{table}") == 0, table
+
+
+async def test_a_locked_key_does_not_slow_down_the_forgetting_of_others(inbox: Inbox, keep: Keep) -> None:
+    inbox.rows(
+        "insert into holdfast.dedupe (key, job_id, payload_hash, expires_at)"
+        " select n::text, gen_random_uuid(), '', now() - interval '1 day' + n * interval '1 s'"
+        " from generate_series(1, 3000) n"
+    )
+    async with await psycopg.AsyncConnection.connect(direct(inbox.url)) as other:
+        await other.execute("select from holdfast.dedupe where key::int <= 1200 for update")
+        async with asyncio.timeout(30):
+            assert (await keep(3600).round())["forget"] == 1800
+
+
+def marker(inbox: Inbox, key: str, job: UUID, days: int = 31, done: bool = False) -> None:
+    inbox.rows(
+        "insert into holdfast.once values (%s, %s, 1, now() - make_interval(days => %s), %s)",
+        key, job, days, datetime.now(UTC) if done else None,
+    )  # fmt: skip
+
+
+def markers(inbox: Inbox) -> set[str]:
+    return {row["key"] for row in inbox.rows("select key from holdfast.once")}
+
+
+async def test_markers_that_were_never_finished_are_forgotten_once_their_job_is_gone(
+    inbox: Inbox, house: Housekeeper
+) -> None:
+    gone = UUID(int=1)
+    marker(inbox, "old", gone)
+    marker(inbox, "young", gone, days=29)
+    marker(inbox, "inside", claimed(inbox, left="1 hour"))
+    marker(inbox, "dead letter", put(inbox, status="dead_letter", dead_at="now"))
+    marker(inbox, "finished late", gone, done=True)
+    assert (await house.round())["forget"] == 1
+    assert markers(inbox) == {"young", "inside", "dead letter", "finished late"}
+
+
+async def test_a_marker_entered_between_the_look_and_the_lock_is_kept(inbox: Inbox, keep: Keep, one: Session) -> None:
+    for key in ("entered", "finished", "left"):
+        marker(inbox, key, UUID(int=1))
+    inside = claimed(inbox, left="1 hour", fence=7)
+    async with meanwhile(inbox, keep, one) as did:
+        ((held, done, busy),) = await one.inbox("once_enter", "entered", inside, 7)
+        assert (held, done, busy) == (True, False, False)
+        assert await one.inbox("once_finish", "finished", 1)
+    assert did[0]["forget"] == 1
+    assert markers(inbox) == {"entered", "finished"}
 
 
 # Order and ownership

@@ -140,6 +140,29 @@ async def test_exhausted_ends_as_a_dead_letter_with_the_evidence_of_every_attemp
     assert seen["id"] == id
 
 
+@pytest.mark.parametrize("max_attempts", [1, 5])
+@pytest.mark.parametrize("crashed", [False, True])
+async def test_a_cancelled_job_whose_attempt_fails_ends_as_cancelled(
+    one: Session, max_attempts: int, crashed: bool
+) -> None:
+    """Nobody wants another attempt of it, nor a dead letter."""
+    ids = await one.add(3, max_attempts=max_attempts)
+    claims = await one.claim()
+    await one.inbox("cancel", ids[1], "enough")
+    report = await end(one, claims, Failed("Boom", "it broke", crashed=crashed))
+    last = max_attempts == 1
+    assert (report.retried, report.dead, report.abandoned) == ((0, 2, 1) if last else (2, 0, 1))
+    assert len(report.buried) == report.dead
+    for id in ids:
+        row = await one.row(id)
+        if id != ids[1]:
+            assert (row["status"], row["last_error"]) == ("dead_letter" if last else "pending", "Boom: it broke")
+            continue
+        assert (row["status"], row["last_error"]) == ("failed", "cancelled while it ran; Boom: it broke")
+        assert (row["claimed_by"], row["lease_expires_at"], row["dead_at"]) == (None,) * 3
+        assert len(json.loads(row["errors"])) == 1
+
+
 async def test_the_evidence_of_very_many_attempts_is_all_there_and_bounded(one: Session) -> None:
     (id,) = await one.add(max_attempts=40)
     for n in range(1, 41):

@@ -43,6 +43,7 @@ GENERATIONS = [1] * len(IDS)
 NOTHING: list[str | None] = [None] * len(IDS)
 RECENT = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = RECENT + timedelta(days=3650)
+LOWEST = UUID(int=0)
 QUEUES = ["default", "mail"]
 LANES = claim_lanes(QUEUES, [(RECENT, 5)] * 4 * len(QUEUES))
 
@@ -142,20 +143,27 @@ HOT: dict[str, Expected] = {
     ),
     "inbox/cancel": Expected({**PKEY, **DEDUPE}, [(IDS[0], "enough")], worker=False),
     # Housekeeping
-    "housekeeping/due": Expected({"chores_pkey": "name"}, [(["sweep", "bury"], [10.0, 10.0])]),
-    "housekeeping/turn": Expected({"chores_pkey": "name"}, [("sweep", "lock", 10.0)]),
-    "housekeeping/done": Expected({}, [("sweep", RECENT, 5)]),
+    "housekeeping/due": Expected({"chores_pkey": "name"}, [(["sweep", "bury"], [10.0, 10.0], [10.0, 10.0])]),
+    "housekeeping/take": Expected({}, [("lock",)]),
+    "housekeeping/turn": Expected({"chores_pkey": "name"}, [("sweep", 10.0, 10.0, None)]),
+    "housekeeping/done": Expected({}, [("sweep", RECENT, 5, False, 10.0)]),
+    "housekeeping/failed": Expected({}, [("sweep", "why", 10.0)]),
     "housekeeping/sweep": Expected(
-        {"idx_inbox_stale_processing": "lease_expires_at>=", **PKEY}, [(RECENT, LATER, 1000)], sorts=True
+        {"idx_inbox_stale_processing": "lease_expires_at>= id", **PKEY}, [(RECENT, LOWEST, LATER, 1000)], sorts=True
     ),
     "housekeeping/bury": Expected({"idx_inbox_exhausted": "", **PKEY}, [(1000,)]),
     "housekeeping/mend_dead": Expected({"idx_inbox_dead": "dead_at", **PKEY}, [(1000,)]),
-    "housekeeping/archive": Expected({"idx_inbox_finished": "", **PKEY, **DEDUPE}, [(1000,)]),
+    "housekeeping/archive": Expected({"idx_inbox_finished": "id", **PKEY, **DEDUPE}, [(1000, LOWEST)]),
     "housekeeping/blocked_keys": Expected(
         {"idx_inbox_blocked": "queue partition_key", **OF_KEY}, [("", "", 1000)],
     ),
-    "housekeeping/forget_dedupe": Expected({"idx_dedupe_expires": "expires_at", **DEDUPE}, [(500,)], sorts=True),
-    "housekeeping/forget_once": Expected({"idx_once_done": "done_at", **ONCE}, [(500,)], sorts=True),
+    "housekeeping/forget_dedupe": Expected(
+        {"idx_dedupe_expires": "expires_at>=", **DEDUPE}, [(500, RECENT)], sorts=True
+    ),
+    "housekeeping/forget_once": Expected({"idx_once_done": "done_at>=", **ONCE}, [(500, RECENT)], sorts=True),
+    "housekeeping/forget_entered": Expected(
+        {"idx_once_entered": "entered_at>=", **ONCE, **PKEY}, [(500, RECENT)], sorts=True
+    ),
     "housekeeping/release": Expected(
         {}, [(["mail", "mail"], ["vacant 1", "vacant 2"])], before=ORDERED, functions=["head as materialized"]
     ),

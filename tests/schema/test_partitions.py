@@ -90,12 +90,50 @@ async def test_rows_go_to_their_day_in_utc(connection: Any) -> None:
         assert await connection.fetchval(ENDED, moment) == f"holdfast.archive_{day}"
 
 
-async def test_a_day_that_came_to_the_default_partition_stays_there(connection: Any) -> None:
-    await connection.execute(ENDED, "1996-02-28 12:00Z")
+@pytest.mark.parametrize(
+    ("zone", "style"),
+    [("Asia/Kolkata", "SQL, DMY"), ("America/Sao_Paulo", "German"), ("Pacific/Apia", "Postgres, MDY"), ("UTC", "ISO")],
+)
+async def test_days_are_those_of_utc_whatever_the_session_says(connection: Any, zone: str, style: str) -> None:
+    """IST, as Kolkata's times are written in that style, is read as Israel's."""
+    await connection.execute(f"set timezone = '{zone}'; set datestyle = '{style}'")
+    assert await connection.fetchval("select holdfast.make_partitions(1)") == 2
+    await connection.execute("set timezone = 'UTC'; set datestyle = 'ISO'")
+    bounds = dict(await connection.fetch(PARTITIONS))
+    assert bounds["archive_19960227"] == ("FOR VALUES FROM ('1996-02-27 00:00:00+00') TO ('1996-02-28 00:00:00+00')")
+    assert bounds["archive_19960228"] == ("FOR VALUES FROM ('1996-02-28 00:00:00+00') TO ('1996-02-29 00:00:00+00')")
+
+
+async def test_a_day_that_came_to_the_default_partition_gets_the_rest_of_its_time(connection: Any) -> None:
+    """After the fleet was stopped for long, jobs end before anybody has made today's partition."""
+    await connection.execute("set timezone = 'UTC'; set datestyle = 'ISO'")
+    await at(connection, "1996-03-20 12:00:30Z")
+    for moment in ("11:59", "12:00:29"):
+        assert await connection.fetchval(ENDED, f"1996-03-20 {moment}Z") == "holdfast.archive_default"
+    assert await connection.fetchval("select holdfast.make_partitions(1)") == 2
+    assert await connection.fetchval("select count(*) from holdfast.archive") == 2
+    assert await connection.fetchval(ENDED, "1996-03-20 12:01:59Z") == "holdfast.archive_default"
+    assert await connection.fetchval(ENDED, "1996-03-20 12:02Z") == "holdfast.archive_19960320"
+    assert await connection.fetchval(ENDED, "1996-03-21 00:00Z") == "holdfast.archive_19960321"
+    assert await connection.fetchval("select holdfast.make_partitions(1)") == 0
+    await at(connection, "1996-04-20 12:00Z")
+    assert await connection.fetchval("select holdfast.drop_partitions(3)") == 2
+
+
+async def test_a_day_whose_last_minute_came_to_the_default_partition_is_left_there(connection: Any) -> None:
+    await connection.execute("set timezone = 'UTC'; set datestyle = 'ISO'")
+    await connection.execute(ENDED, "1996-02-28 23:59:01Z")
     assert await connection.fetchval("select holdfast.make_partitions(2)") == 2
     assert await names(connection) == ["19960227", "19960229", "default"]
-    assert await connection.fetchval("select count(*) from holdfast.archive") == 1
     assert await connection.fetchval("select holdfast.make_partitions(2)") == 0
+
+
+async def test_a_day_that_a_table_of_another_name_covers_is_left_to_it(connection: Any) -> None:
+    await connection.execute(
+        "create table holdfast.archive_of_mine partition of holdfast.archive "
+        "for values from ('1996-02-28 03:30Z') to ('1996-02-29 00:00Z')"
+    )
+    assert await connection.fetchval("select holdfast.make_partitions(2)") == 2
 
 
 async def test_a_partition_is_indexed_like_its_parent(connection: Any) -> None:

@@ -9,7 +9,7 @@ from ..app import Holdfast
 from ..db.safety import check_server
 from ..errors import HoldfastError
 from ..schema import migrate
-from .common import DURATION, json_option, print_json, run, schema_option
+from .common import DURATION, json_option, print_json, run, safe, schema_option
 from .stats import gather
 
 
@@ -51,8 +51,40 @@ async def _examine(app: Holdfast, max_age: float, no_workers: bool) -> dict[str,
         problems.append("no live worker; start one with: holdfast worker module:attribute")
     if facts["claim_age"] > max_age:
         problems.append(f"due work has waited {facts['claim_age']:.0f} s, more than {max_age:.0f} s")
+    problems += _sweeping(facts, max_age)
     return {
         "healthy": not problems,
         "problems": problems,
-        **{k: facts[k] for k in ("depth", "claim_age", "live_workers")},
+        **{k: facts[k] for k in ("depth", "claim_age", "live_workers", "chores")},
     }
+
+
+def _sweeping(facts: dict[str, Any], max_age: float) -> list[str]:
+    """What is wrong with the sweep: it fails, it is due and does not run, or it cannot have the rows."""
+    (sweep,) = (chore for chore in facts["chores"] if chore["name"] == "sweep")
+    stuck = "a job is" if sweep["backlog"] == 1 else f"{sweep['backlog']} jobs are"
+    waits = (sweep["oldest"] or 0.0) > max_age
+    if waits and sweep["error"]:
+        return [f"the sweep fails, and {stuck} stuck with workers that are gone: {safe(sweep['error'])}"]
+    if _overdue(sweep, facts, max_age, waits):
+        ran = "has never run" if sweep["ago"] is None else f"has not run for {sweep['ago']:.0f} s"
+        harm = f"{stuck} stuck" if waits else "jobs get stuck when their worker dies"
+        return [
+            f"the sweep {ran}, so {harm}; start a worker, or restart those that run: "
+            'their log says what is wrong, in lines with "housekeeping"'
+        ]
+    if waits:
+        return [
+            f"{stuck} stuck: the lease ran out {sweep['oldest']:.0f} s ago, and a session locks the row; "
+            "see docs/runbook.md#expired-processing"
+        ]
+    return []
+
+
+def _overdue(sweep: dict[str, Any], facts: dict[str, Any], max_age: float, waits: bool) -> bool:
+    """Should it have run by now? Who has just started lets others' keepers come first, and who waits needs it now."""
+    if sweep["ago"] is None:
+        return waits
+    silent = min(sweep["ago"], facts["up"]) if facts["live_workers"] and not waits else sweep["ago"]
+    late: bool = silent > max_age + 2 * (sweep["every"] or 0.0)
+    return late and (waits or facts["live_workers"] > 0)

@@ -84,10 +84,14 @@ def _print_trace(errors: list[dict[str, Any]]) -> None:
 @yes_option
 @schema_option
 def cancel(id: UUID, reason: str, yes: bool, schema: str) -> None:
-    """Cancel a job: one that waits ends at once, the handler of one that runs is told."""
+    """Cancel a job: one that waits ends at once, the handler of one that runs is told. A dead letter stays as it is."""
     if not yes:
         click.confirm(f"Cancel job {id}?", abort=True)
     status = run(schema, lambda app: app.cancel(id, reason))
     click.echo(
-        {"failed": "cancelled", "processing": "its handler is being told to stop"}.get(status, f"it is {status}")
+        {
+            "failed": "cancelled",
+            "processing": "its handler is being told to stop",
+            "dead_letter": "not cancelled: it is a dead letter, of which nothing runs any more",
+        }.get(status, f"it is {status}")
     )

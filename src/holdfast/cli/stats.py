@@ -5,7 +5,10 @@ from typing import Any
 import click
 
 from ..app import Holdfast
-from .common import json_option, plain, print_json, print_table, run, schema_option
+from .common import json_option, plain, print_json, print_table, run, safe, schema_option
+
+COUNTED = 10_000
+"""How far the rows that wait for a chore are counted."""
 
 
 @click.command()
@@ -23,12 +26,31 @@ def command(as_json: bool, schema: str) -> None:
     click.echo(f"claim age    {facts['claim_age']:.1f} s")
     click.echo(f"retry rate   {facts['retry_rate']:.1%} of the attempts of live workers")
     click.echo(f"workers      {facts['live_workers']} live")
+    click.echo(f"housekeeping {_chores_in_words(facts['chores'])}")
     click.echo()
     columns = ["queue", "pending", "scheduled", "retrying", "processing", "dead_letters", "claim_age", "paused_at"]
     print_table(facts["queues"], columns, "no queues yet")
     if facts["unclaimable"]:
         click.echo("\nnobody can run:")
         print_table(facts["unclaimable"], ["queue", "kind", "version", "rows", "since", "reason"], "")
+
+
+def _chores_in_words(chores: list[dict[str, Any]]) -> str:
+    """When it swept last, and where it is behind."""
+    swept = next((chore["ago"] for chore in chores if chore["name"] == "sweep"), None)
+    behind = [f"{chore['name']} {_counted(chore['backlog'])}" for chore in chores if chore["backlog"]]
+    failed = [f"{chore['name']}: {safe(chore['error'])}" for chore in chores if chore["error"]]
+    return "; ".join(
+        [
+            "no sweep yet" if swept is None else f"last sweep {swept:.0f} s ago",
+            *([f"waiting: {', '.join(behind)}"] if behind else []),
+            *(f"failed: {words}" for words in failed),
+        ]
+    )
+
+
+def _counted(rows: int) -> str:
+    return f"{rows}" if rows < COUNTED else f"{COUNTED} or more"
 
 
 async def gather(app: Holdfast) -> dict[str, Any]:
@@ -45,6 +67,8 @@ async def gather(app: Holdfast) -> dict[str, Any]:
         "claim_age": max((queue["claim_age"] or 0.0 for queue in queues), default=0.0),
         "retry_rate": retried / started if started else 0.0,
         "live_workers": len(live),
+        "up": max((worker["up"] for worker in workers if worker["live"]), default=0.0),
         "queues": queues,
         "unclaimable": [plain(row) for row in await app.query("views", "unclaimable")],
+        "chores": [plain(row) for row in await app.query("views", "chores", COUNTED)],
     }

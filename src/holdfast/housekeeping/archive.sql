@@ -1,11 +1,13 @@
--- Move rows that hand-written SQL completed, or ended as failed, to the archive.
--- Takes    $1 batch.
--- Returns  the ids.
+-- Move rows that hand-written SQL completed, and rows that ended as failed, to the archive.
+-- Takes    $1 batch, $2 the last id that was looked at.
+-- Returns  how many, and the last id if there may be more.
+-- Locks    the rows, in order of id, skipping locked ones.
 -- Index    idx_inbox_finished.
 with finished as materialized (
     select i.id
     from holdfast.inbox i
     where i.status in ('completed', 'failed')
+      and i.id > $2
     order by i.id
     limit $1
     for update skip locked
@@ -21,13 +23,18 @@ remembered as (
     set expires_at = holdfast.clock() + make_interval(secs => holdfast.setting('dedupe_horizon')::float8)
     from ended
     where ended.idempotency_key is not null and d.key = any (array[ended.idempotency_key])
+),
+archived as (
+    insert into holdfast.archive (
+        id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
+        max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
+        idempotency_key, result, created_at, finished_at)
+    select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
+        max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
+        idempotency_key, null, created_at, holdfast.clock()
+    from ended
+    returning id
 )
-insert into holdfast.archive (
-    id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
-    max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
-    idempotency_key, result, created_at, finished_at)
-select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
-    max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
-    idempotency_key, null, created_at, holdfast.clock()
-from ended
-returning id
+select count(*)::int as rows,
+       case when count(*) >= $1 then (select f.id from finished f order by f.id desc limit 1) end as last
+from archived

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from ..db.database import Connection, Database
 
@@ -19,10 +20,14 @@ SILENCE = 90.0
 WHOLE_SWEEPS = 1 / 30
 """Share of the sweeps that start from the very beginning, for leases that somebody back-dated."""
 SLACK = timedelta(seconds=60)
-KEY_BATCHES = 100
-"""Most batches of keys that one round looks over."""
+LOCKED_FOR = timedelta(minutes=10)
+"""How long every sweep comes back to rows that were locked; after that, the whole ones do. The transaction that locks
+them keeps the index full of what is dead, and the floor is there so that nobody walks through that."""
+KEY_BATCHES = 10
+"""Most batches of keys that one batch of the chore looks over."""
 DAYS_AHEAD = 7
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
+_LOWEST = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,8 @@ class Turn:
     floor: datetime | None
     now: datetime
     """The database's time, as it answered in good time."""
+    rest: Any = None
+    """What the batch before this one, of the same run, has left."""
 
     async def run(self, name: str, *arguments: Any) -> list[Any]:
         return list(await self.connection.fetch(self.database.sql("housekeeping", name), *arguments, timeout=60))
@@ -43,6 +50,8 @@ class Turn:
 class Done:
     rows: int
     floor: datetime | None = None
+    rest: Any = None
+    """Where the next batch goes on; None: nothing is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,41 +64,69 @@ class Chore:
     """It takes rows from those who were silent, so it waits a while after an outage."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sweeping:
+    """How far a sweep of several batches has come."""
+
+    floor: datetime
+    """Where it started: whoever goes on when this one dies starts there, too."""
+    at: datetime
+    id: UUID
+    passed_over: datetime | None
+    """The oldest lease of a row that was locked."""
+
+
 async def sweep(turn: Turn) -> Done:
     """Return rows with expired leases."""
-    floor = _BEGINNING if turn.floor is None or random.random() < WHOLE_SWEEPS else turn.floor
-    rows = await turn.run("sweep", floor, turn.now, BATCH)
-    for id, status, worker, generation in rows:
-        log.warning("swept %s: worker %s lost generation %s, now %s", id, worker, generation, status)
-    # A full batch may have left some behind: the next run starts at the beginning.
-    return Done(len(rows), None if len(rows) >= BATCH else turn.now - SLACK)
+    begun: Sweeping = turn.rest or _begin(turn)
+    rows = await turn.run("sweep", begun.at, begun.id, turn.now, BATCH)
+    ((id, at, passed_over, *_),) = (row for row in rows if row["status"] is None)
+    for row in rows:
+        if row["status"] is not None:
+            swept, worker, generation = row["id"], row["worker"], row["lease_generation"]
+            log.warning("swept %s: worker %s lost generation %s, now %s", swept, worker, generation, row["status"])
+    oldest = min(filter(None, (begun.passed_over, passed_over)), default=None)
+    if at is not None:
+        return Done(len(rows) - 1, begun.floor, rest=Sweeping(begun.floor, at, id, oldest))
+    done = turn.now - SLACK
+    return Done(len(rows) - 1, done if oldest is None else min(done, max(oldest, turn.now - LOCKED_FOR)))
+
+
+def _begin(turn: Turn) -> Sweeping:
+    whole = turn.floor is None or random.random() < WHOLE_SWEEPS
+    floor = _BEGINNING if whole or turn.floor is None else turn.floor
+    return Sweeping(floor, floor, _LOWEST, None)
 
 
 async def bury(turn: Turn) -> Done:
-    return Done(len(await turn.run("bury", BATCH)) + len(await turn.run("mend_dead", BATCH)))
+    spent, rough = await turn.run("bury", BATCH), await turn.run("mend_dead", BATCH)
+    return Done(len(spent) + len(rough), rest=max(len(spent), len(rough)) >= BATCH or None)
 
 
 async def archive(turn: Turn) -> Done:
-    return Done(len(await turn.run("archive", BATCH)))
+    return await _prune(turn, {"archive": _LOWEST})
 
 
 async def release(turn: Turn) -> Done:
     """Go through the keys of which something is parked, and release heads that nobody holds back any more."""
-    released, last = 0, ("", "")
+    released, last = 0, turn.rest or ("", "")
     for _ in range(KEY_BATCHES):
         rows = await turn.run("blocked_keys", *last, BATCH)
         stuck = [(queue, key) for queue, key, held in rows if held]
         if stuck:
             ((count,),) = await turn.run("release", [queue for queue, _ in stuck], [key for _, key in stuck])
             released += count
-        if len(rows) < BATCH or released >= BATCH:  # each of them holds a lock until the end of the turn
-            break
+        if len(rows) < BATCH:
+            return Done(released)
         last = (rows[-1][0], rows[-1][1])
-    return Done(released)
+        if released >= BATCH:  # each of them holds a lock until the end of the turn
+            break
+    return Done(released, rest=last)
 
 
 async def disown(turn: Turn) -> Done:
-    return Done(len(await turn.run("disown", BATCH, BATCH * 10)))
+    rows = await turn.run("disown", BATCH, BATCH * 10)
+    return Done(len(rows), rest=len(rows) >= BATCH or None)
 
 
 async def members(turn: Turn) -> Done:
@@ -106,14 +143,31 @@ async def partitions(turn: Turn) -> Done:
 
 
 async def retention(turn: Turn) -> Done:
-    # A DROP that waits blocks every completion behind it: give up at once and come back.
-    await turn.connection.execute("set local lock_timeout = '100ms'")
-    ((dropped,),) = await turn.run("drop_partitions")
-    return Done(dropped + len(await turn.run("forget_default", BATCH)))
+    dropped = 0
+    if turn.rest is None:
+        # A DROP that waits blocks every completion behind it: give up at once and come back.
+        await turn.connection.execute("set local lock_timeout = '100ms'")
+        ((dropped,),) = await turn.run("drop_partitions")
+    done = await _prune(turn, {"forget_default": (0, 0)})
+    return Done(dropped + done.rows, rest=done.rest)
 
 
 async def forget(turn: Turn) -> Done:
-    return Done(len(await turn.run("forget_dedupe", BATCH)) + len(await turn.run("forget_once", BATCH)))
+    return await _prune(turn, {"forget_dedupe": _BEGINNING, "forget_once": _BEGINNING, "forget_entered": _BEGINNING})
+
+
+async def _prune(turn: Turn, statements: Mapping[str, Any]) -> Done:
+    """A batch of each of the statements, which are given with their beginnings, from where the last one ended.
+
+    Rows that were locked are left for the next run. So a run ends, also when whole batches are locked.
+    """
+    rows, left = 0, {}
+    for name, begin in (statements if turn.rest is None else turn.rest).items():
+        ((count, last),) = await turn.run(name, BATCH, begin)
+        rows += count
+        if last is not None and (count or last != begin):
+            left[name] = last
+    return Done(rows, rest=left or None)
 
 
 CHORES = (

@@ -1,5 +1,8 @@
 -- Note that a chore ran.
--- Takes    $1 chore, $2 floor for the next run (null: none), $3 how much it did.
+-- Takes    $1 chore, $2 floor for the next run (null: none), $3 how much this run did, $4 is something left?, $5 the
+--          seconds after which it should have run again.
+-- Returns  when.
 insert into holdfast.chores (name, ran_at, floor, result)
-values ($1, holdfast.clock(), $2, jsonb_build_object('rows', $3::int))
+values ($1, holdfast.clock(), $2, jsonb_build_object('rows', $3::int, 'more', $4::boolean, 'every', $5::float8))
 on conflict (name) do update set ran_at = excluded.ran_at, floor = excluded.floor, result = excluded.result
+returning ran_at

@@ -1,7 +1,10 @@
 -- Which chores are due? Asked once per round and host; turn.sql then decides whose each of them is.
--- Takes    $1 chores, $2 their intervals in seconds.
+-- Takes    $1 chores, $2 their intervals in seconds, $3 the same for those that left something undone.
 -- Returns  the names of those that are.
 select t.name
-from unnest($1::text[], $2::float8[]) with ordinality as t (name, seconds, n)
+from unnest($1::text[], $2::float8[], $3::float8[]) with ordinality as t (name, seconds, seconds_if_more, n)
 left join holdfast.chores c on c.name = t.name
-where c.ran_at is null or c.ran_at <= holdfast.clock() - make_interval(secs => t.seconds) or c.ran_at > holdfast.clock()
+where c.ran_at is null
+   or c.ran_at > holdfast.clock()
+   or c.ran_at <= holdfast.clock()
+                  - make_interval(secs => case when c.result @> '{"more": true}' then t.seconds_if_more else t.seconds end)

@@ -7,7 +7,9 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
 
 from ..db.database import PIN_PLANS, Connection, Database, end_if_idle
 from ..db.link import backoff, translate
@@ -19,22 +21,54 @@ log = logging.getLogger("holdfast.housekeeping")
 
 IDLE = 30.0
 """Seconds for which whoever has a chore's turn may say nothing before it is another's."""
+SLICE, SWEEP_SLICE = 1.0, 10.0
+"""Seconds after which a run lets the other chores have their turn, and goes on in the next round; the second for those
+that recover, for which somebody waits."""
+SOON = 0.05
+"""Seconds between two rounds while something is left."""
 
 T = TypeVar("T")
 
 
-class Housekeeper:
-    """Tries every chore that is due, once per interval; the database decides what is due and whose turn it is."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A chore's run of several batches, between two of them."""
 
-    def __init__(self, database: Database, interval: float, grace: float, chores: Sequence[Chore] = CHORES) -> None:
+    noted_at: datetime
+    """What the chore's note says. If it says something else, another host has taken over."""
+    rows: int
+    rest: Any
+    """Where the next batch goes on."""
+
+
+class Housekeeper:
+    """Tries every chore that is due, once per interval; the database decides what is due and whose turn it is.
+
+    Nothing is taken from anyone in the grace period after an outage, when every lease may be out while the work goes
+    on. A session that something ended while it was idle is no outage, if the server can be reached at once and has
+    answered lately: the leases of whoever renews every `grace` seconds, a third of a lease, are good for longer.
+    """
+
+    def __init__(
+        self, database: Database, interval: float, grace: float, chores: Sequence[Chore] = CHORES, idle: float = IDLE
+    ) -> None:
         self._database = database
         self._interval = interval
         self._grace = grace
-        """Seconds after a connect, a server start or a held-up answer, in which nothing is taken from anyone."""
+        """Seconds after an outage in which nothing is taken from anyone."""
         self._chores = chores
+        self._opening = "; ".join([end_if_idle(idle), *([PIN_PLANS] if database.pooler else [])])
+        self._runs: dict[str, Run] = {}
+        """Runs of ours that have something left."""
         self._connection: Connection | None = None
+        self._away = True
+        """Was the server away, for all we know, when it was last asked?"""
+        self._answered_at = 0.0
+        """When the last question was asked that it answered."""
         self._back_at = 0.0
-        """Since when the server answers us."""
+        """Since when it answers us."""
+        self._server: datetime | None = None
+        """When it was started: another time is another server."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -50,21 +84,31 @@ class Housekeeper:
                         log.warning("housekeeping: %s; trying again", error)
                     await asyncio.sleep(backoff(failures))
                     continue
-                await asyncio.sleep(self._interval * random.uniform(0.9, 1.1))
+                await asyncio.sleep(self._pause())
         finally:
-            if self._connection is not None:
-                self._connection.terminate()
+            self._drop()
+
+    def _pause(self) -> float:
+        """Seconds until the next round: not past the end of the grace period, since a connection that is idle for
+        longer may be cut again by what has cut it before."""
+        if self._runs:
+            return SOON
+        pause = self._interval * random.uniform(0.9, 1.1)
+        grace = self._back_at + self._grace - time.monotonic()
+        return min(pause, grace + SOON) if grace > 0 else pause
 
     async def round(self) -> dict[str, int]:
         """Do what is due; how much each chore did."""
-        did = {}
-        for chore in await self._guarded("looking for chores", self._due()) or ():
-            done = await self._guarded(f"the chore {chore.name}", self._try(chore))
-            if done is not None:
-                did[chore.name] = done.rows
+        did: dict[str, int] = {}
+        for chore in await self._guarded(self._due()) or ():
+            until = time.monotonic() + (SWEEP_SLICE if chore.recovers else SLICE)
+            while (rows := await self._guarded(self._try(chore), chore)) is not None:
+                did[chore.name] = did.get(chore.name, 0) + rows
+                if chore.name not in self._runs or time.monotonic() > until:
+                    break
         return did
 
-    async def _guarded(self, what: str, work: Awaitable[T]) -> T | None:
+    async def _guarded(self, work: Awaitable[T], chore: Chore | None = None) -> T | None:
         """A failure costs this turn only; raises when the server is away."""
         try:
             return await work
@@ -72,50 +116,97 @@ class Housekeeper:
             translated = translate(error)
             if isinstance(translated, Unreachable):
                 self._drop()
+                self._away = self._away or translated.silent
                 raise translated from error
-            if not isinstance(translated, Contended):
+            what = f"the chore {chore.name}" if chore else "looking for chores"
+            if isinstance(translated, Contended):
+                log.info("%s gave way: %s", what, translated)
+            else:
                 log.exception("%s failed; it is tried again", what)
+            if chore is not None:
+                self._runs.pop(chore.name, None)
+                await self._guarded(self._note_failure(chore, translated))
             return None
 
     async def _due(self) -> list[Chore]:
         """One statement for all, so that many hosts with nothing to do cost little."""
         connection = await self._connect()
         asked = time.monotonic()
-        names, intervals = [chore.name for chore in self._chores], [self._early(chore) for chore in self._chores]
-        rows = await connection.fetch(self._database.sql("housekeeping", "due"), names, intervals)
+        rows = await connection.fetch(
+            self._database.sql("housekeeping", "due"),
+            [chore.name for chore in self._chores],
+            [self._early(chore.interval) for chore in self._chores],
+            [self._early() for _ in self._chores],
+        )
         self._note_answer(asked)
-        due = {row[0] for row in rows}
+        due = {row[0] for row in rows} | self._runs.keys()
         return [chore for chore in self._chores if chore.name in due]
 
-    def _early(self, chore: Chore) -> float:
+    def _early(self, interval: float = 0) -> float:
         """A chore's interval, a little less: a round that is early must not lose its turn to jitter."""
-        return (chore.interval or self._interval) * 0.8
+        return (interval or self._interval) * 0.8
 
-    async def _try(self, chore: Chore) -> Done | None:
+    async def _try(self, chore: Chore) -> int | None:
+        """One batch, if it is this chore's turn and ours to do it: how much that was."""
         connection = await self._connect()
         asked = time.monotonic()
+        run = self._runs.pop(chore.name, None)
         if chore.recovers and asked - self._back_at < self._grace:
             return None
         async with connection.transaction():
-            await connection.execute("; ".join([end_if_idle(IDLE), *([PIN_PLANS] if self._database.pooler else [])]))
-            rows = await connection.fetch(
-                self._database.sql("housekeeping", "turn"),
-                chore.name, f"{self._database.schema}.{chore.name}", self._early(chore),
-            )  # fmt: skip
-            held_up = self._note_answer(asked)
-            if not rows or (chore.recovers and (held_up or rows[0][2] < self._grace)):
+            turn = await self._turn(connection, chore, run, asked)
+            if turn is None:
                 return None
-            floor, now, _ = rows[0]
             if chore.recovers:
                 probe("sweep.before")
-            done = await chore.work(Turn(connection, self._database, floor, now))
-            await connection.execute(self._database.sql("housekeeping", "done"), chore.name, done.floor, done.rows)
-        return done
+            done = await chore.work(turn)
+            noted_at = await self._note(connection, chore, done, run.rows if run else 0)
+        if done.rest is not None:
+            self._runs[chore.name] = Run(noted_at, (run.rows if run else 0) + done.rows, done.rest)
+        return done.rows
+
+    async def _turn(self, connection: Connection, chore: Chore, run: Run | None, asked: float) -> Turn | None:
+        await connection.execute(self._opening)
+        lock = f"{self._database.schema}.{chore.name}"
+        if not await connection.fetchval(self._database.sql("housekeeping", "take"), lock):
+            return None
+        rows = await connection.fetch(
+            self._database.sql("housekeeping", "turn"),
+            chore.name, self._early(chore.interval), self._early(), run.noted_at if run else None,
+        )  # fmt: skip
+        held_up = self._note_answer(asked)
+        if not rows:
+            return None
+        floor, now, server, up = rows[0]
+        if self._note_server(server) or (chore.recovers and (held_up or up < self._grace)):
+            return None
+        return Turn(connection, self._database, floor, now, run.rest if run else None)
+
+    async def _note(self, connection: Connection, chore: Chore, done: Done, rows_before: int) -> datetime:
+        noted_at: datetime = await connection.fetchval(
+            self._database.sql("housekeeping", "done"),
+            chore.name, done.floor, rows_before + done.rows, done.rest is not None, self._every(chore),
+        )  # fmt: skip
+        return noted_at
+
+    async def _note_failure(self, chore: Chore, error: BaseException) -> None:
+        connection = await self._connect()
+        words = f"{error}" if isinstance(error, Contended) else f"{type(error).__name__}: {error}"
+        await connection.execute(self._database.sql("housekeeping", "failed"), chore.name, words, self._every(chore))
+
+    def _every(self, chore: Chore) -> float:
+        """Seconds after which it should have run again, for whoever reads the note."""
+        return (chore.interval or self._interval) + (self._grace if chore.recovers else 0)
 
     async def _connect(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
+            away, self._away = self._away, True
             self._connection = await self._database.connect("housekeeping", planner=True)
-            self._back_at = time.monotonic()
+            self._away = False
+            now = time.monotonic()
+            # Whoever held a lease when we were answered last, and renewed it in time, holds it for longer than this.
+            if away or now - self._answered_at > self._grace * 1.5:
+                self._back_at = now
         return self._connection
 
     def _note_answer(self, asked: float) -> bool:
@@ -127,7 +218,16 @@ class Housekeeper:
         held_up = now - asked > self._grace > 0
         if held_up:
             self._back_at = now
+        self._answered_at = asked
         return held_up
+
+    def _note_server(self, started: datetime) -> bool:
+        """Is it another one than before, after a restart or a failover that we did not see otherwise?"""
+        another = self._server not in (None, started)
+        if another:
+            self._back_at = time.monotonic()
+        self._server = started
+        return another
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

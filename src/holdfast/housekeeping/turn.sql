@@ -1,8 +1,12 @@
--- Is it this chore's turn, and ours to do it? Inside a transaction, whose end gives the lock back.
--- Takes    $1 chore, $2 name of its lock, $3 interval in seconds.
--- Returns  floor, the time, and how long the server has been up, when it is; nothing otherwise.
-select c.floor, holdfast.clock(), extract(epoch from clock_timestamp() - pg_postmaster_start_time())::float8 as up
-from (select pg_try_advisory_xact_lock(hashtextextended($2, 0)) as taken offset 0) as lock
+-- Is it this chore's turn? For whoever has its lock.
+-- Takes    $1 chore, $2 interval in seconds, $3 the same for what a run left undone, $4 when we noted a run of it that we
+--          go on with (null: none); if somebody else has run it since, it is theirs.
+-- Returns  floor, the time, when the server was started, and how long it has been up, when it is; nothing otherwise.
+select c.floor, holdfast.clock(), pg_postmaster_start_time() as started,
+       extract(epoch from clock_timestamp() - pg_postmaster_start_time())::float8 as up
+from (select) as always
 left join holdfast.chores c on c.name = $1
-where lock.taken
-  and (c.ran_at is null or c.ran_at <= holdfast.clock() - make_interval(secs => $3) or c.ran_at > holdfast.clock())
+where c.ran_at is null
+   or c.ran_at = $4::timestamptz
+   or c.ran_at > holdfast.clock()
+   or c.ran_at <= holdfast.clock() - make_interval(secs => case when c.result @> '{"more": true}' then $3::float8 else $2::float8 end)

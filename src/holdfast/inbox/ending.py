@@ -112,8 +112,10 @@ async def _fail(runner: Runner, worker: str, endings: Sequence[Ending], crashed:
     )  # fmt: skip
     probe("fail.after")
     dead = {row[0] for row in rows if row[1] == "dead_letter"}
+    cancelled = sum(1 for row in rows if row[1] == "failed")
     report.dead += len(dead)
-    report.retried += len(rows) - len(dead)
+    report.abandoned += cancelled
+    report.retried += len(rows) - len(dead) - cancelled
     for (claim, _), failed in zip(endings, failures, strict=True):
         if claim.id in dead:
             report.buried.append((claim, failed.last_error()))

@@ -1,19 +1,21 @@
--- End attempts that failed: pending again after the backoff, or a dead letter when no attempt is left.
+-- End attempts that failed: pending again after the backoff, a dead letter when no attempt is left, or failed when the job
+-- was cancelled meanwhile (the chore archive moves it).
 -- Takes    $1 ids in ascending order, $2 generations, $3 errors as stored in last_error, $4 the same as JSON records,
 --          $5 worker, $6 did the attempt take its process down?
 -- Returns  id, status, available_at. An id that does not come back was lost.
 -- Locks    the rows, in order of id.
 -- Index    the primary key alone (see complete.sql).
 update holdfast.inbox i
-set status = case when i.attempts < i.max_attempts then 'pending' else 'dead_letter' end::holdfast.inbox_status,
+set status = case when i.cancel_requested_at is not null then 'failed'
+                  when i.attempts < i.max_attempts then 'pending' else 'dead_letter' end::holdfast.inbox_status,
     available_at = case when i.attempts < i.max_attempts
                         then clock_timestamp() + holdfast.backoff(i.attempts) else i.available_at end,
-    dead_at = case when i.attempts < i.max_attempts then null else holdfast.clock() end,
+    dead_at = case when i.attempts < i.max_attempts or i.cancel_requested_at is not null then null else holdfast.clock() end,
     crashes = case when $6 then i.crashes + 1 else 0 end,
     claimed_by = null,
     claimed_at = null,
     lease_expires_at = null,
-    last_error = f.last_error,
+    last_error = case when i.cancel_requested_at is not null then 'cancelled while it ran; ' || f.last_error else f.last_error end,
     -- Every attempt stays, but from the 26th on without its trace: a row that fails for ever must not grow for ever.
     errors = coalesce(i.errors, '[]') || jsonb_build_array(
         f.record::jsonb

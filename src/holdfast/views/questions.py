@@ -80,8 +80,11 @@ def _while_processing(job: Row) -> str:
     if left > 0:
         where = job["claimed_by"] if job["owner_seen"] else f"{job['claimed_by']}, which has not been seen for 30 s"
         return f"runs on {where}; lease until {job['lease_expires_at']:%H:%M:%S}, in {left:.0f} s{asked}"
-    after = "retried" if job["attempts"] < job["max_attempts"] else "dead-lettered"
-    return f"its lease ran out {-left:.0f} s ago; housekeeping will sweep it and it will be {after}"
+    if job["cancel_requested_at"]:
+        after = "end as cancelled"
+    else:
+        after = "be retried" if job["attempts"] < job["max_attempts"] else "be dead-lettered"
+    return f"its lease ran out {-left:.0f} s ago; housekeeping will sweep it and it will {after}"
 
 
 def _behind_its_head(job: Row) -> str:

@@ -73,7 +73,7 @@ class Keeper:
     def __init__(self, database: Database, settings: WorkerSettings, queues: Sequence[str]) -> None:
         self._settings = settings
         self._link = Link(database, "keeper", deadline=settings.patience)
-        self._house = Housekeeper(database, settings.housekeeping, settings.renew_every)
+        self._house = Housekeeper(database, settings.housekeeping, settings.renew_every, idle=settings.patience)
         self._beat_at = 0
         self._news = True
         """Is there something to say or to be told before the next heartbeat is due?"""

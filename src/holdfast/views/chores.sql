@@ -1,0 +1,60 @@
+-- The chores: when each ran last, what that run did, and how much waits for it.
+-- Takes    $1 how far to count, so that the answer costs little however much there is.
+-- Returns  name, ago (seconds), every (seconds between two runs), rows, more (was something left?), error, backlog (null:
+--          nobody counts it), oldest (seconds that the oldest of the backlog has waited, of sweep and forget).
+-- Index    those of the chores.
+with expired as materialized (
+    select i.lease_expires_at as at
+    from holdfast.inbox i
+    where i.status = 'processing' and i.lease_expires_at < holdfast.clock()
+    order by i.lease_expires_at
+    limit $1
+),
+keys as materialized (
+    select d.expires_at as at from holdfast.dedupe d where d.expires_at < holdfast.clock() order by d.expires_at limit $1
+),
+horizon as materialized (
+    select holdfast.clock() - make_interval(secs => holdfast.setting('once_horizon')::float8) as once,
+           holdfast.clock() - make_interval(days => holdfast.setting('archive_days')::int + 1) as archive
+),
+backlog as (
+    select 'sweep' as name, (select count(*) from expired) as rows, (select min(e.at) from expired e) as since
+    union all
+    select 'bury', (select count(*) from (select from holdfast.inbox i
+                                          where i.status = 'pending' and i.attempts >= i.max_attempts limit $1) spent)
+                   + (select count(*) from (select from holdfast.inbox i
+                                            where i.status = 'dead_letter' and i.dead_at is null limit $1) rough), null
+    union all
+    select 'archive', (select count(*) from (select from holdfast.inbox i
+                                             where i.status in ('completed', 'failed') limit $1) finished), null
+    union all
+    select 'partitions', (select count(*) from generate_series(0, 7) n
+                          where to_regclass('holdfast.' || to_char((holdfast.clock() at time zone 'UTC') + make_interval(days => n),
+                                                                   '"archive_"YYYYMMDD')) is null), null
+    union all
+    select 'retention', (select count(*) from (select d.finished_at from holdfast.archive_default d limit $1) d
+                         where d.finished_at < (select h.archive from horizon h))
+                        + (select count(*)
+                           from pg_inherits h join pg_class c on c.oid = h.inhrelid
+                           where h.inhparent = 'holdfast.archive'::regclass
+                             and c.relname ~ '^archive_\d{8}$'
+                             and to_date(substr(c.relname, 9), 'YYYYMMDD')
+                                 < (holdfast.clock() at time zone 'UTC')::date - holdfast.setting('archive_days')::int), null
+    union all
+    select 'forget', (select count(*) from keys)
+                     + (select count(*) from (select from holdfast.once o
+                                              where o.done_at < (select h.once from horizon h) limit $1) finished)
+                     + (select count(*) from (select from holdfast.once o
+                                              where coalesce(o.done_at, 'infinity') = 'infinity'
+                                                and o.entered_at < (select h.once from horizon h)
+                                                and not exists (select from holdfast.inbox i where i.id = o.job_id)
+                                              limit $1) entered),
+           (select min(k.at) from keys k)
+)
+select coalesce(c.name, b.name) as name, extract(epoch from holdfast.clock() - c.ran_at)::float8 as ago,
+       (c.result ->> 'every')::float8 as every, (c.result ->> 'rows')::int as rows,
+       coalesce((c.result ->> 'more')::boolean, false) as more, c.result ->> 'error' as error,
+       b.rows as backlog, extract(epoch from holdfast.clock() - b.since)::float8 as oldest
+from holdfast.chores c
+full join backlog b on b.name = c.name
+order by 1

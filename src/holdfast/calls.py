@@ -59,6 +59,9 @@ class Calls:
         order = maker.order(arguments)
 
         async def one(connection: Connection, repeated: bool) -> Job:
+            if repeated:  # a single statement commits by itself, and so might a late one
+                mark = enqueue.ask_again(maker.database, order)
+                await connection.execute(mark.sql, *mark.parameters)
             operation = (enqueue.again if repeated else enqueue.one)(maker.database, order, maker.terms)
             return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
 
@@ -72,6 +75,9 @@ class Calls:
         (orders.next if by_copy else orders.all)()  # the first mistakes are found before anything is sent
 
         async def all_of_them(connection: Connection, repeated: bool) -> list[Job]:
+            # A first try that comes late commits nothing that this does not find: the commit is a trip of its own, sent
+            # when all rows were in. They are in the way of a repetition, or it finds them in the archive. If the commit
+            # was never sent, nothing comes of it.
             if repeated:
                 operation = enqueue.all_again(maker.database, orders.all(), maker.terms)
                 return operation.decode(await connection.fetch(operation.sql, *operation.parameters))

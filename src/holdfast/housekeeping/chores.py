@@ -113,7 +113,8 @@ async def retention(turn: Turn) -> Done:
 
 
 async def forget(turn: Turn) -> Done:
-    return Done(len(await turn.run("forget_dedupe", BATCH)) + len(await turn.run("forget_once", BATCH)))
+    tables = ("forget_dedupe", "forget_once", "forget_asked_again")
+    return Done(sum([len(await turn.run(name, BATCH)) for name in tables]))
 
 
 CHORES = (

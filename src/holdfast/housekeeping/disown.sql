@@ -5,13 +5,13 @@
 -- Locks    the rows, skipping locked ones.
 -- Index    idx_inbox_bucket_claim, and only in queues where that can be.
 with live as materialized (
-    select q.queue, w.metadata -> 'kinds' as kinds
+    select q.queue, w.metadata -> 'kinds'::text as kinds
     from holdfast.workers w
-    cross join lateral jsonb_array_elements_text(w.metadata -> 'queues') as q (queue)
+    cross join lateral jsonb_array_elements_text(w.metadata -> 'queues'::text) as q (queue)
     where w.status = 'alive' and w.last_seen_at > holdfast.clock() - interval '30 seconds'
 ),
 doubtful as materialized (
-    select l.queue, true as mixed from live l group by l.queue having count(distinct l.kinds) > 1
+    select l.queue, true as mixed from live l group by l.queue having pg_catalog.count(distinct l.kinds) > 1
     union all
     select q.name, false from holdfast.queues q where not q.owned
 ),

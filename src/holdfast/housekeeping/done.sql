@@ -1,5 +1,5 @@
 -- Note that a chore ran.
 -- Takes    $1 chore, $2 floor for the next run (null: none), $3 how much it did.
 insert into holdfast.chores (name, ran_at, floor, result)
-values ($1, holdfast.clock(), $2, jsonb_build_object('rows', $3::int))
+values ($1, holdfast.clock(), $2, pg_catalog.jsonb_build_object('rows', $3::int))
 on conflict (name) do update set ran_at = excluded.ran_at, floor = excluded.floor, result = excluded.result

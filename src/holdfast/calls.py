@@ -96,16 +96,14 @@ class Calls:
         return self._portal.run(work)
 
     async def close(self) -> None:
-        """Close the connections of this event loop, and those of `wait_for`."""
-        mine = self._connections.pop(asyncio.get_running_loop(), None)
-        if mine is not None:
-            await mine.close()
-        if self._portal.running:
-            loop = self._portal.loop()
-            others = self._connections.pop(loop, None)
-            if others is not None:
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(others.close(), loop))
-            self._portal.stop()
+        """Close the connections of this event loop, and those of `wait_for`, whose calls may end first."""
+        await self._close(asyncio.get_running_loop())
+        await asyncio.to_thread(self._portal.stop, self._close)
+
+    async def _close(self, loop: asyncio.AbstractEventLoop) -> None:
+        connections = self._connections.pop(loop, None)
+        if connections is not None:
+            await connections.close()
 
     async def _insist(self, database: Database, ask: Callable[[Connection, bool], Awaitable[T]]) -> T:
         """Ask until there is an answer; `ask` is told whether it asked before."""

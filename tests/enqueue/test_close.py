@@ -1,4 +1,4 @@
-"""close() while other threads are in a synchronous call: each of them gets its job, or is told that it has none for sure."""
+"""close() while other threads are in a synchronous call: each gets its job, or is told that the outcome is unknown."""
 
 import threading
 from collections.abc import Callable

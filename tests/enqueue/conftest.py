@@ -37,7 +37,7 @@ def shared_url(postgres: Server) -> Iterator[str]:
 def migrated_url(shared_url: str) -> str:
     """One database for the whole module, emptied for each test: a copy for each would take most of the time."""
     with psycopg.connect(direct(shared_url)) as connection:
-        for table in ("inbox", "archive", "dedupe", "asked_again"):
+        for table in ("inbox", "archive", "dedupe"):
             connection.execute(f"delete from holdfast.{table}".encode())
         connection.execute("drop table if exists orders")
     return shared_url

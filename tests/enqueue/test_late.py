@@ -180,6 +180,7 @@ async def test_a_packet_that_comes_late_adds_nothing(
 
 async def test_a_mark_is_forgotten_after_a_day(inbox: Inbox, migrated_url: str) -> None:
     await inbox.connection.execute("""
+        delete from holdfast.asked_again;
         insert into holdfast.asked_again (id, at)
         values (holdfast.uuidv7(), now() - interval '25 hours'), (holdfast.uuidv7(), now() - interval '23 hours')
     """)

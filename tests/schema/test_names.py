@@ -186,8 +186,23 @@ def test_every_function_is_bound_or_pinned(migrated_url: str) -> None:
         assert {name for (name,) in connection.execute(FUNCTIONS).fetchall()} == LEAN
 
 
-# The attack itself, through the doors of an application and of a worker. Not behind a pooler: there the sessions are not
-# ours to pin, and asyncpg's own statements run what they find (docs/sql.md says what to do).
+# The attack itself, through the doors of an application and of a worker. Not behind a pooler: there the sessions are
+# not ours to pin, and asyncpg's own statements run what they find (docs/sql.md says what to do).
+
+
+def test_what_runs_as_its_caller_is_not_a_strangers(migrated_url: str) -> None:
+    """Of the right types, nothing else would give it away."""
+    with psycopg.connect(direct(migrated_url)) as owner:
+        owner.execute("""
+            create table public.caught (by text);
+            create function public.power(int, int) returns float8 language plpgsql as
+                $$ begin insert into public.caught values ('power, as ' || current_user); return 1; end $$;
+            create function public.trap(l float8, r int) returns bool language plpgsql as
+                $$ begin insert into public.caught values ('>, as ' || current_user); return true; end $$;
+            create operator public.> (leftarg = float8, rightarg = int, function = public.trap);
+        """)
+        owner.execute("select holdfast.backoff(3), holdfast.wake('default', 0)")
+        assert owner.execute("select by from public.caught").fetchall() == []
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ brings a newer one, whose version stands among the pins.
 from __future__ import annotations
 
 import asyncio
+import glob
 import hashlib
 import json
 import os
@@ -53,8 +54,9 @@ async def _python(peer: Peer) -> list[str]:
 
 async def _interpreter(oldest: tuple[int, int]) -> str | None:
     names = [f"python3.{minor}" for minor in range(oldest[1], 20)]
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    installed = [str(path) for name in names for path in sorted(pyenv.glob(f"*/bin/{name}"))]
+    pyenv = glob.escape(os.environ.get("PYENV_ROOT") or str(Path.home() / ".pyenv"))
+    # Not Path.glob, which raises when the folder may not be read.
+    installed = [path for name in names for path in sorted(glob.glob(f"{pyenv}/versions/*/bin/{name}"))]  # noqa: PTH207
     for candidate in (sys.executable, *names, *installed):
         # A name on PATH may be a shim without a Python behind it; only running it tells.
         code, _ = await _output(candidate, "-c", f"import sys, venv; sys.exit(sys.version_info < {oldest})")

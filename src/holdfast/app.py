@@ -269,7 +269,10 @@ class Holdfast:
         return await self.calls.query(room, name, *arguments)
 
     async def close(self) -> None:
-        """Close the connections of this event loop, and those of the synchronous calls."""
+        """Close the connections of this event loop, and those of the synchronous calls.
+
+        A synchronous call that is under way in another thread has 5 seconds to end; then it raises `Unreachable`.
+        """
         await self.calls.close()
 
     def close_sync(self) -> None:

@@ -59,6 +59,9 @@ class Calls:
         order = maker.order(arguments)
 
         async def one(connection: Connection, repeated: bool) -> Job:
+            if repeated:  # a single statement commits by itself, and so might a late one
+                mark = enqueue.ask_again(maker.database, order)
+                await connection.execute(mark.sql, *mark.parameters)
             operation = (enqueue.again if repeated else enqueue.one)(maker.database, order, maker.terms)
             return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
 
@@ -72,6 +75,9 @@ class Calls:
         (orders.next if by_copy else orders.all)()  # the first mistakes are found before anything is sent
 
         async def all_of_them(connection: Connection, repeated: bool) -> list[Job]:
+            # A first try that comes late commits nothing that this does not find: the commit is a trip of its own, sent
+            # when all rows were in. They are in the way of a repetition, or it finds them in the archive. If the commit
+            # was never sent, nothing comes of it.
             if repeated:
                 operation = enqueue.all_again(maker.database, orders.all(), maker.terms)
                 return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
@@ -90,16 +96,14 @@ class Calls:
         return self._portal.run(work)
 
     async def close(self) -> None:
-        """Close the connections of this event loop, and those of `wait_for`."""
-        mine = self._connections.pop(asyncio.get_running_loop(), None)
-        if mine is not None:
-            await mine.close()
-        if self._portal.running:
-            loop = self._portal.loop()
-            others = self._connections.pop(loop, None)
-            if others is not None:
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(others.close(), loop))
-            self._portal.stop()
+        """Close the connections of this event loop, and those of `wait_for`, whose calls may end first."""
+        await self._close(asyncio.get_running_loop())
+        await asyncio.to_thread(self._portal.stop, self._close)
+
+    async def _close(self, loop: asyncio.AbstractEventLoop) -> None:
+        connections = self._connections.pop(loop, None)
+        if connections is not None:
+            await connections.close()
 
     async def _insist(self, database: Database, ask: Callable[[Connection, bool], Awaitable[T]]) -> T:
         """Ask until there is an answer; `ask` is told whether it asked before."""

@@ -70,6 +70,13 @@ async def test_a_peer_without_an_interpreter_is_left_out_with_a_sentence() -> No
         await command(Toy("toy", JOBS, JOBS, python=(3, 19)))
 
 
+async def test_a_pyenv_that_cannot_be_looked_into_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that no folder can have fails for root as well, whom permissions do not stop."""
+    monkeypatch.setenv("PYENV_ROOT", "/" + "x" * 300)
+    with pytest.raises(LeftOut, match=r"needs Python 3\.19 or newer, and none was found"):
+        await command(Toy("toy", JOBS, JOBS, python=(3, 19)))
+
+
 async def test_a_drain_is_timed_and_counted(database_url: str) -> None:
     drained = await _drain(database_url)
     assert drained.jobs == JOBS

@@ -129,8 +129,7 @@ def test_a_second_ctrl_c_does_not_stop_the_clearing_away(bare: Shell) -> None:
 def test_when_its_worker_dies_it_says_so_and_the_schema_is_gone(bare: Shell) -> None:
     process = begin(bare, "bench", "--seconds", "60")
     until_says(process, "bench: 4/6")
-    wait_until(lambda: len(workers_of(process)) == 1)
-    os.kill(workers_of(process)[0], signal.SIGKILL)
+    os.kill(worker_of(process), signal.SIGKILL)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1, said
     assert "holdfast: The worker ended with code -9" in said
@@ -155,6 +154,18 @@ def test_what_a_killed_run_leaves_behind_is_named_by_the_next(bare: Shell) -> No
 def workers_of(process: subprocess.Popen[str]) -> list[int]:
     """Worker processes that still carry the leash of this run."""
     return [pid for pid, words in processes_mentioning("holdfast.bench.tasks:hf") if parent(pid) in (process.pid, 1)]
+
+
+def worker_of(process: subprocess.Popen[str]) -> int:
+    """The one worker of this run, as soon as it is there."""
+    found: list[int] = []
+
+    def alone() -> bool:
+        found[:] = workers_of(process)
+        return len(found) == 1
+
+    wait_until(alone)
+    return found[0]
 
 
 def parent(pid: int) -> int:

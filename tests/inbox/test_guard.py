@@ -37,6 +37,7 @@ OTHERS = {
     "cancelled": "reads",
     "once_finish": "is about the marker: an effect that happened is kept, unless a newer attempt has entered",
     "enqueue": "a producer's",
+    "ask_again": "a producer's",
     "enqueue_many": "a producer's",
     "enqueue_once": "a producer's",
     "enqueue_call": "a producer's",

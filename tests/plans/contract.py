@@ -207,6 +207,8 @@ NOT_HOT = {
     "inbox/resume": "an operator's verb, on one row of queues",
     "inbox/set_queue": "an operator's verb, on one row of queues",
     "inbox/revive": "an operator's verb, without a worker's planner settings: it may read all of a small inbox",
+    "inbox/ask_again": "after a lost answer, one row into a table that is empty else",
+    "housekeeping/forget_asked_again": "once a minute, on a table that is empty unless answers were lost",
     "housekeeping/make_partitions": "once an hour, on the catalogue",
     "housekeeping/drop_partitions": "once an hour, on the catalogue",
     "housekeeping/forget_default": "once an hour, on a partition that is empty unless none was made in time",

@@ -52,8 +52,9 @@ FUNCTIONS = """
     select p.proname || '(' || pg_get_function_arguments(p.oid) || ') returns ' || pg_get_function_result(p.oid),
         l.lanname || ' ' || case p.provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end
             || case when p.proisstrict then ' strict' else '' end
-            || case when p.prosecdef then ' security definer' else '' end,
-        case when p.proname = 'uuidv7' then '(by server)' else p.prosrc end
+            || case when p.prosecdef then ' security definer' else '' end
+            || coalesce(' set ' || array_to_string(p.proconfig, ', '), ''),
+        case when p.proname = 'uuidv7' then '(by server)' else coalesce(pg_get_function_sqlbody(p.oid), p.prosrc) end
     from pg_proc p join pg_language l on l.oid = p.prolang join pg_namespace n on n.oid = p.pronamespace
     where n.nspname = %(schema)s
     order by 1"""

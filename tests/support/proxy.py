@@ -1,7 +1,7 @@
 """A wire to the server that can be cut at a chosen moment."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
@@ -19,6 +19,10 @@ class Proxy:
         """While set, no notification comes through, and all else does."""
         self._request: bytes | None = None
         self._reply = b""
+        self._late: bytes | None = None
+        self._delivery = asyncio.Event()
+        self.held_back = False
+        self._clients: set[asyncio.StreamWriter] = set()
 
     def cut_after(self, request: bytes, reply: bytes) -> None:
         """Once a client has sent `request`, swallow the server's next message with `reply` and drop the connection.
@@ -27,6 +31,18 @@ class Proxy:
         """
         self._request, self._reply = request, reply
 
+    def drop(self) -> None:
+        """Drop every client that is connected now."""
+        for client in self._clients:
+            client.transport.abort()
+
+    def hold_back(self, request: bytes) -> None:
+        """Drop the client that sends `request`, but keep what it sent until `deliver`: the server gets it late."""
+        self._late = request
+
+    def deliver(self) -> None:
+        self._delivery.set()
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         parts = urlsplit(self._server)
         folder = parse_qs(parts.query).get("host", [""])[0]
@@ -34,15 +50,20 @@ class Proxy:
             upstream = await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.{parts.port or 5432}")
         else:
             upstream = await asyncio.open_connection(parts.hostname or folder, parts.port or 5432)
+        self._clients.add(writer)
         asked = False
         messages = _Messages()
 
-        def from_client(data: bytes) -> bytes | None:
+        async def from_client(data: bytes) -> bytes | None:
             nonlocal asked
             asked = asked or (self._request is not None and self._request in data)
+            if self._late is not None and self._late in data:
+                self._late, self.held_back = None, True
+                writer.transport.abort()
+                await self._delivery.wait()
             return data
 
-        def from_server(data: bytes) -> bytes | None:
+        async def from_server(data: bytes) -> bytes | None:
             if asked and self._request is not None and self._reply in data:
                 self._request = None
                 self.cuts += 1
@@ -54,17 +75,21 @@ class Proxy:
                 self._pass(reader, upstream[1], from_client), self._pass(upstream[0], writer, from_server)
             )
         finally:
+            self._clients.discard(writer)
             for end in (writer, upstream[1]):
                 end.close()
                 with suppress(OSError):
                     await end.wait_closed()
 
     async def _pass(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, keep: Callable[[bytes], bytes | None]
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        keep: Callable[[bytes], Awaitable[bytes | None]],
     ) -> None:
         with suppress(OSError):
             while data := await reader.read(65536):
-                if (kept := keep(data)) is None:
+                if (kept := await keep(data)) is None:
                     break
                 await asyncio.sleep(self.delay)
                 writer.write(kept)

@@ -1,5 +1,6 @@
 """When a producer notifies: somebody sleeps on the queue, nobody is awake, and the work is due."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -63,6 +64,27 @@ async def test_the_test_leaves_nothing_behind_in_an_open_transaction(
         assert held == 0
         producer.rollback()
     assert await ear.told() == [], "nothing came of it"
+
+
+@pytest.mark.parametrize("asleep", [False, True])
+async def test_a_cancel_leaves_nothing_behind_either(inbox: Inbox, flags: Flags, asleep: bool) -> None:
+    """At whatever moment it comes: a lock that stayed with the session would look like a flag until its end."""
+    inbox.rows("update holdfast.settings set value = 'false' where name = 'notify'")
+    if asleep:
+        await flags.up("asleep")
+    producer = await asyncpg.connect(inbox.url)
+    pid = producer.get_server_pid()
+    for _ in range(30):
+        asking = asyncio.create_task(
+            producer.execute("do $$ begin loop perform holdfast.wake('default'); end loop; end $$")
+        )
+        await until(lambda: inbox.one("select state = 'active' from pg_stat_activity where pid = %s", pid))
+        inbox.one("select pg_cancel_backend(%s)", pid)
+        with pytest.raises(asyncpg.QueryCanceledError):
+            await asking
+    held = inbox.one("select count(*) from pg_locks where locktype = 'advisory' and mode = 'ExclusiveLock'")
+    await producer.close()
+    assert held == 0
 
 
 async def test_what_is_due_later_wakes_nobody(inbox: Inbox, ear: Ear, flags: Flags) -> None:
@@ -153,14 +175,14 @@ async def test_every_door_wakes_and_asks_once(hf: Holdfast, inbox: Inbox, ear: E
     await door(hf, t, inbox)
     assert await ear.told() == [":default"]
     assert ear.more == (["+49:default"] if door in (many, many_keyed, copied) else [])
-    assert inbox.one("select count(*) from wakes") == 1
+    assert inbox.one("select count(*) from public.wakes") == 1
 
 
 def count_the_calls_of_wake(inbox: Inbox) -> None:
     """By a function in its place: the server's own statistics come late, and on 14 from a file of some age."""
     itself = inbox.one("select pg_get_functiondef('holdfast.wake'::regproc)")
     inbox.rows(itself.replace("holdfast.wake", "holdfast.wake_itself", 1))
-    inbox.rows("create table wakes (called_at timestamptz default clock_timestamp())")
+    inbox.rows("create table public.wakes (called_at timestamptz default clock_timestamp())")
     inbox.rows("""
         create or replace function holdfast.wake(
             queue text, delay float8 default null, at timestamptz default null, jobs int default 1)

@@ -5,7 +5,7 @@ select h.kind, h.name, h.seconds, h.what
 from (
     select case when a.backend_type = 'walsender' then 'standby' else 'session' end as kind, a.pid::text as name,
            extract(epoch from clock_timestamp() - a.xact_start)::float8 as seconds,
-           concat_ws(', ', a.usename, nullif(a.application_name, ''), a.state) as what
+           pg_catalog.concat_ws(', ', a.usename, nullif(a.application_name, ''), a.state) as what
     from pg_stat_activity a
     where (a.backend_xmin is not null or a.backend_xid is not null)
       and (a.datname = current_database() or a.backend_type = 'walsender')

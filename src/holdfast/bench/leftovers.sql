@@ -3,5 +3,5 @@
 select n.nspname::text
 from pg_namespace n
 where n.nspname like $1
-  and pg_try_advisory_xact_lock(hashtextextended(n.nspname, 0))
+  and pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n.nspname, 0))
 order by 1

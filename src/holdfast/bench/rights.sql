@@ -1,2 +1,2 @@
 -- May we make a schema here?
-select has_database_privilege(current_database(), 'create') as may, current_user::text as role, current_database()::text as name
+select pg_catalog.has_database_privilege(current_database(), 'create') as may, current_user::text as role, current_database()::text as name

@@ -35,6 +35,7 @@ class Connections:
         self._open = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._pruning: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def use(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do the work on a connection. One whose work was broken off is not used again; one that did its work, and
@@ -52,6 +53,8 @@ class Connections:
         return result
 
     async def close(self) -> None:
+        """Close those that nobody uses, and the others when they are given back."""
+        self._closed = True
         if self._pruning is not None:
             self._pruning.cancel()
             self._pruning = None
@@ -90,7 +93,7 @@ class Connections:
             raise
 
     def _give_back(self, connection: Connection) -> None:
-        if connection.is_closed() or connection.is_in_transaction():
+        if self._closed or connection.is_closed() or connection.is_in_transaction():
             self._drop(connection)
             return
         self._idle.append((connection, time.monotonic()))

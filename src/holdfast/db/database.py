@@ -13,6 +13,13 @@ from ..model.limits import check_schema
 from . import address, pooler
 from .statements import statement
 
+SESSION = {
+    # Nothing is looked up by name where others can put something: asyncpg's own statements rely on it. Ours do not, for
+    # the sake of poolers and of callers' connections.
+    "search_path": "pg_catalog, pg_temp",
+    # A statement of a function sees what was committed a moment ago, whatever the role's default is.
+    "default_transaction_isolation": "read committed",
+}
 PLANNER = {
     # A queue's table is empty when it is analysed and huge ten minutes later. These keep the index plans.
     "enable_seqscan": "off",
@@ -63,7 +70,7 @@ class Database:
 
     async def connect(self, purpose: str, planner: bool = False, timeout: float = CONNECT_TIMEOUT) -> Connection:
         """A new connection; `planner` pins the plans of a worker's statements."""
-        settings = {"application_name": f"holdfast {purpose}", **(PLANNER if planner else {})}
+        settings = {"application_name": f"holdfast {purpose}", **SESSION, **(PLANNER if planner else {})}
         try:
             connection: Connection = await asyncpg.connect(
                 self.url,

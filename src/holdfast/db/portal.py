@@ -1,50 +1,77 @@
-"""An event loop in a thread of its own, for synchronous code. Made on first use, anew after a fork."""
+"""An event loop in a thread of its own, for synchronous code. Made on first use, anew after a fork or a stop."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future, wait
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ..errors import Unreachable
+
 T = TypeVar("T")
+
+GRACE = 5.0
+"""Seconds that calls under way are given when the portal is stopped."""
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """A loop, the thread that runs it, and the calls that it has taken."""
+
+    loop: asyncio.AbstractEventLoop
+    thread: threading.Thread
+    pid: int
+    calls: set[Future[Any]] = field(default_factory=set)
 
 
 class Portal:
     def __init__(self, name: str = "holdfast") -> None:
         self._name = name
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._pid = -1
+        self._place: _Place | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run the coroutine there and wait for its result."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop()).result()
+        with self._lock:  # who stops the portal either sees this call, or is done: no loop takes it and never runs it
+            place = self._here() or self._start()
+            call = asyncio.run_coroutine_threadsafe(work, place.loop)
+            place.calls.add(call)
+        call.add_done_callback(place.calls.discard)
+        try:
+            return call.result()
+        except CancelledError:
+            raise Unreachable(
+                "close() ended this call before the server had answered; whether it took effect is unknown"
+            ) from None
 
-    def loop(self) -> asyncio.AbstractEventLoop:
+    def stop(self, last: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, None]]) -> None:
+        """Let calls under way end, break off those that do not in time, do the `last` work, and end loop and thread.
+
+        Calls that come meanwhile get a loop of their own.
+        """
         with self._lock:
-            if self._loop is None or self._pid != os.getpid():
-                self._pid = os.getpid()
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_run, args=(self._loop,), name=self._name, daemon=True)
-                self._thread.start()
-            return self._loop
+            place, self._place = self._here(), None
+        if place is None:
+            return
+        for late in wait(set(place.calls), GRACE).not_done:
+            late.cancel()
+        asyncio.run_coroutine_threadsafe(last(place.loop), place.loop).result()
+        place.loop.call_soon_threadsafe(place.loop.stop)
+        place.thread.join()
 
-    @property
-    def running(self) -> bool:
-        return self._loop is not None and self._pid == os.getpid()
+    def _here(self) -> _Place | None:
+        return self._place if self._place is not None and self._place.pid == os.getpid() else None
 
-    def stop(self) -> None:
-        """End the loop and its thread; the next `run` makes new ones."""
-        with self._lock:
-            loop, self._loop = self._loop, None
-            thread, self._thread = self._thread, None
-            if loop is None or thread is None or self._pid != os.getpid():
-                return
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+    def _start(self) -> _Place:
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=_run, args=(loop,), name=self._name, daemon=True)
+        thread.start()
+        self._place = _Place(loop, thread, os.getpid())
+        return self._place
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -13,7 +13,7 @@ with spent as materialized (
 update holdfast.inbox i
 set status = 'dead_letter',
     dead_at = holdfast.clock(),
-    last_error = coalesce(i.last_error, format('Exhausted: %s of %s attempts were used', i.attempts, i.max_attempts))
+    last_error = coalesce(i.last_error, pg_catalog.format('Exhausted: %s of %s attempts were used', i.attempts, i.max_attempts))
 from spent
 where i.id = any (array[spent.id])
 returning i.id

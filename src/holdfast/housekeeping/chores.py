@@ -153,7 +153,8 @@ async def retention(turn: Turn) -> Done:
 
 
 async def forget(turn: Turn) -> Done:
-    return await _prune(turn, {"forget_dedupe": _BEGINNING, "forget_once": _BEGINNING, "forget_entered": _BEGINNING})
+    statements = ("forget_dedupe", "forget_once", "forget_entered", "forget_asked_again")
+    return await _prune(turn, dict.fromkeys(statements, _BEGINNING))
 
 
 async def _prune(turn: Turn, statements: Mapping[str, Any]) -> Done:

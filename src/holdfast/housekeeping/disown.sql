@@ -1,19 +1,40 @@
--- Let anyone have due rows that no owner may ever take: of a queue that is not owned any more, or of a kind or version
--- that some live worker of the queue does not know, since that one may be the owner.
+-- Let anyone have due rows that no owner may ever take: of a queue that is not owned any more, or whose row in "queues" is
+-- gone, or of a kind or version that some live worker of the queue does not know, since that one may be the owner.
 -- Takes    $1 batch, $2 most rows to look at.
 -- Returns  the ids.
 -- Locks    the rows, skipping locked ones.
--- Index    idx_inbox_bucket_claim, and only in queues where that can be.
-with live as materialized (
-    select q.queue, w.metadata -> 'kinds' as kinds
+-- Index    idx_inbox_bucket_claim: one step per queue that has such rows, then only queues where that can be.
+with recursive filled as (
+    (
+        select i.queue
+        from holdfast.inbox i
+        where i.status = 'pending' and i.owned and i.queue > ''
+        order by i.queue
+        limit 1
+    )
+    union all
+    select next.queue
+    from filled f
+    cross join lateral (
+        select i.queue
+        from holdfast.inbox i
+        where i.status = 'pending' and i.owned and i.queue > f.queue
+        order by i.queue
+        limit 1
+    ) next
+),
+live as materialized (
+    select q.queue, w.metadata -> 'kinds'::text as kinds
     from holdfast.workers w
-    cross join lateral jsonb_array_elements_text(w.metadata -> 'queues') as q (queue)
+    cross join lateral jsonb_array_elements_text(w.metadata -> 'queues'::text) as q (queue)
     where w.status = 'alive' and w.last_seen_at > holdfast.clock() - interval '30 seconds'
 ),
 doubtful as materialized (
-    select l.queue, true as mixed from live l group by l.queue having count(distinct l.kinds) > 1
+    select l.queue, true as mixed from live l group by l.queue having pg_catalog.count(distinct l.kinds) > 1
     union all
-    select q.name, false from holdfast.queues q where not q.owned
+    select f.queue, false
+    from filled f
+    where not exists (select from holdfast.queues q where q.name = f.queue and q.owned)
 ),
 looked as materialized (
     select row.id, row.queue, row.kind, row.payload_version, d.mixed

@@ -3,6 +3,6 @@
 --          seconds after which it should have run again.
 -- Returns  when.
 insert into holdfast.chores (name, ran_at, floor, result)
-values ($1, holdfast.clock(), $2, jsonb_build_object('rows', $3::int, 'more', $4::boolean, 'every', $5::float8))
+values ($1, holdfast.clock(), $2, pg_catalog.jsonb_build_object('rows', $3::int, 'more', $4::boolean, 'every', $5::float8))
 on conflict (name) do update set ran_at = excluded.ran_at, floor = excluded.floor, result = excluded.result
 returning ran_at

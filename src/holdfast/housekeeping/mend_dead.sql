@@ -13,7 +13,7 @@ with rough as materialized (
 )
 update holdfast.inbox i
 set dead_at = holdfast.clock(),
-    last_error = coalesce(i.last_error, format('Exhausted: worker %s held attempt %s of %s (generation %s)',
+    last_error = coalesce(i.last_error, pg_catalog.format('Exhausted: worker %s held attempt %s of %s (generation %s)',
                                                i.claimed_by, i.attempts, i.max_attempts, i.lease_generation)),
     claimed_by = null,
     claimed_at = null,

@@ -39,14 +39,14 @@ swept as (
                        then null else holdfast.clock() end,
         -- One expired lease may be a machine that went away with all it held, most of it never started. Only a second
         -- death in a row makes a suspect, which runs alone.
-        crashes = case when i.errors -> -1 ->> 'error' in ('LeaseExpired', 'WorkerDied') then i.crashes + 1 else i.crashes end,
+        crashes = case when i.errors -> -1 ->> 'error'::text in ('LeaseExpired', 'WorkerDied') then i.crashes + 1 else i.crashes end,
         claimed_by = null,
         claimed_at = null,
         lease_expires_at = null,
-        last_error = format('%sLeaseExpired: worker %s did not renew attempt %s (generation %s)',
+        last_error = pg_catalog.format('%sLeaseExpired: worker %s did not renew attempt %s (generation %s)',
                             case when i.cancel_requested_at is not null then 'cancelled while it ran; ' end,
                             i.claimed_by, i.attempts, i.lease_generation),
-        errors = coalesce(i.errors, '[]') || jsonb_build_array(jsonb_build_object(
+        errors = coalesce(i.errors, '[]') || pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
             'error', 'LeaseExpired', 'message', 'the worker died or lost touch before the attempt ended', 'trace', '',
             'attempt', i.attempts, 'generation', i.lease_generation, 'worker', i.claimed_by, 'at', holdfast.clock()))
     from locked

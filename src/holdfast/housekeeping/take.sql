@@ -2,4 +2,4 @@
 -- turn.sql reads must be what whoever had the lock before has left.
 -- Takes    $1 name of the lock.
 -- Returns  was it free?
-select pg_try_advisory_xact_lock(hashtextextended($1, 0))
+select pg_try_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))

@@ -51,7 +51,7 @@ claimed as (
         lease_expires_at = holdfast.clock() + make_interval(secs => $9),
         lease_generation = i.lease_generation + 1,
         attempts = i.attempts + 1,
-        fence = nextval('holdfast.fence')
+        fence = pg_catalog.nextval('holdfast.fence')
     where i.ctid = any (array(select d.ctid from due d))
     returning i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts, i.kind, i.payload_version,
               i.payload::text as payload, i.queue, i.partition_key, i.headers::text as headers, i.idempotency_key,
@@ -62,7 +62,7 @@ from claimed c
 union all
 select null, null, null, null, null, null, null, null, null, null, null, null, null, null, row(
        holdfast.clock(),
-       (select array_agg(q.name) from holdfast.queues q where q.paused_at is not null),
+       (select pg_catalog.array_agg(q.name) from holdfast.queues q where q.paused_at is not null),
        case when $10 then pg_current_snapshot()::text end,
        case when $10 then coalesce((
            select true
@@ -77,11 +77,11 @@ select null, null, null, null, null, null, null, null, null, null, null, null, n
        -- Read while the statement runs, so after its snapshot was taken: see model/floor.py.
        case when $10 then array(
            select a.backend_xid::text::bigint
-           from pg_stat_get_activity(null) a
+           from pg_catalog.pg_stat_get_activity(null) a
            where a.backend_xid is not null
              and a.datid = (select own.datid from pg_stat_get_activity(pg_backend_pid()) own)
              and a.pid <> pg_backend_pid()
-       ) || array(
+       ) operator(pg_catalog.||) array(
            select x.transaction::text::bigint
            from pg_prepared_xact() x
            where x.dbid = (select own.datid from pg_stat_get_activity(pg_backend_pid()) own)
@@ -103,7 +103,7 @@ select null, null, null, null, null, null, null, null, null, null, null, null, n
            ) o
            limit 1
        ), false) end,
-       (select array_agg(q.name) from holdfast.queues q where q.owned),
+       (select pg_catalog.array_agg(q.name) from holdfast.queues q where q.owned),
        -- Drivers know no time before the year 1; the floor takes that year for the beginning of time.
        last.n, greatest(last.available_at, timestamptz '0001-01-01 00:00:00+00'), last.seq,
        (select count(*) from due))

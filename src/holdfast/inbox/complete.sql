@@ -36,5 +36,5 @@ remembered as (
     where ended.idempotency_key is not null and d.key = any (array[ended.idempotency_key])
 )
 select count(*) as completed, count(*) filter (where lease_expires_at < holdfast.clock()) as late,
-       case when count(*) < cardinality($1::uuid[]) then array(select id from ended) end as ids
+       case when count(*) < pg_catalog.cardinality($1::uuid[]) then array(select id from ended) end as ids
 from ended

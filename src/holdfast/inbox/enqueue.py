@@ -68,6 +68,11 @@ def one(database: Database, order: Order, terms: Terms) -> Operation[Job]:
     )  # fmt: skip
 
 
+def ask_again(database: Database, order: Order) -> Operation[None]:
+    """Let the first try, which got no answer, come to nothing from now on; to be committed before `again`."""
+    return Operation(database.sql("inbox", "ask_again"), (str(order.id),), lambda rows: None)
+
+
 def again(database: Database, order: Order, terms: Terms) -> Operation[Job]:
     """Enqueue a job whose first try got no answer; finds it if it was stored, also if it has ended since."""
     return _once(database, [order], terms, lambda jobs: _ours(order, jobs[0]))

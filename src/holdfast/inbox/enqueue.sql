@@ -2,7 +2,7 @@
 -- Takes    text and numbers only, so that every driver can send them: $1 id, $2 key, $3 bucket, $4 payload, $5 queue,
 --          $6 priority, $7 delay in seconds, $8 instant, $9 max attempts, $10 payload version, $11 headers,
 --          $12 ordered, $13 skips (null: as the queue says).
--- Returns  the id.
+-- Returns  the id; raises if the job has been asked for again meanwhile (see holdfast.in_time).
 -- clock_timestamp() is right here and only here: the row must not carry a time before its transaction drew its xid,
 -- and the condition draws it before the clock is read.
 insert into holdfast.inbox (
@@ -19,5 +19,5 @@ select
 from (select) as always
 left join holdfast.queues q on q.name = $5::text
 where pg_current_xact_id() is not null
-returning id::text, false as existed, null::text as conflict,
+returning id::text, false as existed, null::text as conflict, holdfast.in_time(id) as in_time,
           holdfast.wake($5::text, $7::float8, $8::text::timestamptz) as woken

@@ -5,7 +5,7 @@
 -- Returns  id, existed, conflict and the position of each; or the one conflict, and then nothing was stored.
 -- Locks    the keys in their order, whatever the order given: two callers in opposite orders deadlocked.
 select e.job_id::text as id, e.existed, e.conflict, e.n,
-       case when not e.existed then (select holdfast.wake($6::text, $8::float8, $9::text::timestamptz, cardinality($1::text[]))) end as woken
+       case when not e.existed then (select holdfast.wake($6::text, $8::float8, $9::text::timestamptz, pg_catalog.cardinality($1::text[]))) end as woken
 from holdfast.enqueue_each(
     $1::text[]::uuid[], $2::text[], $3::text[]::jsonb[], $4::text[], $5::text, $6::text, $7::int,
     greatest(clock_timestamp() + make_interval(secs => $8::float8), $9::text::timestamptz),

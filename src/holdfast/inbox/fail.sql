@@ -17,11 +17,11 @@ set status = case when i.cancel_requested_at is not null then 'failed'
     lease_expires_at = null,
     last_error = case when i.cancel_requested_at is not null then 'cancelled while it ran; ' || f.last_error else f.last_error end,
     -- Every attempt stays, but from the 26th on without its trace: a row that fails for ever must not grow for ever.
-    errors = coalesce(i.errors, '[]') || jsonb_build_array(
+    errors = coalesce(i.errors, '[]') || pg_catalog.jsonb_build_array(
         f.record::jsonb
         || case when jsonb_array_length(i.errors) >= 25
-                then jsonb_build_object('trace', '', 'message', left(f.record::jsonb ->> 'message', 500)) else '{}' end
-        || jsonb_build_object(
+                then pg_catalog.jsonb_build_object('trace', '', 'message', left(f.record::jsonb ->> 'message'::text, 500)) else '{}' end
+        || pg_catalog.jsonb_build_object(
             'attempt', i.attempts, 'generation', i.lease_generation, 'worker', i.claimed_by, 'at', holdfast.clock()))
 from unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[]) as f (id, generation, last_error, record)
 where i.id = any (array[f.id])

@@ -3,7 +3,7 @@
 -- Returns  one row, if so.
 -- Index    idx_inbox_blocked, at its first entry of each queue.
 select true as parked
-from unnest($1::text[]) as q (name)
+from pg_catalog.unnest($1::text[]) as q (name)
 cross join lateral (
     select i.id
     from holdfast.inbox i

@@ -5,7 +5,7 @@
 -- Index    the primary key alone (see complete.sql).
 with dead as materialized (
     select i.id
-    from unnest($1::uuid[]) as d (id)
+    from pg_catalog.unnest($1::uuid[]) as d (id)
     join holdfast.inbox i on i.id = any (array[d.id])
     where i.status::text = 'dead_letter'
     order by d.id

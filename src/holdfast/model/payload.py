@@ -1,4 +1,7 @@
-"""Strict JSON: what goes in comes out, or is refused with the path of the part that cannot be stored."""
+"""Strict JSON: what goes in comes out, or is refused with the path of the part that cannot be stored.
+
+Numbers are kept as decimals. One float has none: -0.0 comes back as 0.0, which equals it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ import msgspec
 
 from ..errors import InvalidInput, InvalidPayload
 from .limits import DEFAULT_LIMITS, Limits, check_text
+
+WHOLE = 1e16
+"""From here on floats are written without a fraction, as 1e16, and would come back as ints."""
 
 
 def encode(kind: str, arguments: dict[str, Any], limits: Limits = DEFAULT_LIMITS) -> str:
@@ -59,7 +65,7 @@ def _is_plain(value: Any, levels: int) -> bool:
     if kind is int:
         return bool(-(2**63) <= value < 2**64)
     if kind is float:
-        return math.isfinite(value)
+        return bool(-WHOLE < value < WHOLE)
     if kind is list:
         return levels > 1 and all(_is_plain(item, levels - 1) for item in value)
     return value is None or kind is bool
@@ -147,7 +153,7 @@ def _scalar(value: Any, path: str) -> Any:
         case int():
             return int(plain)
         case float():
-            return float(plain)
+            return float(plain) if -WHOLE < plain < WHOLE else msgspec.Raw(f"{plain:.1f}".encode())
         case _:
             raise InvalidPayload(path, f"is a {type(value).__name__}, which JSON cannot hold")
 

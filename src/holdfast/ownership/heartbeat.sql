@@ -4,8 +4,8 @@
 -- Returns  the workers that are to drain because somebody asked for it.
 update holdfast.workers w
 set last_seen_at = holdfast.clock(),
-    status = case when w.status <> 'dead' then w.status when w.metadata ? 'drained' then 'draining' else 'alive' end,
-    metadata = w.metadata || jsonb_build_object('counters', b.counters::jsonb)
+    status = case when w.status <> 'dead' then w.status when w.metadata ? 'drained'::text then 'draining' else 'alive' end,
+    metadata = w.metadata || pg_catalog.jsonb_build_object('counters', b.counters::jsonb)
 from unnest($1::text[], $2::text[]) as b (id, counters)
-where w.id = b.id and not coalesce(w.metadata ? 'left', false)
+where w.id = b.id and not coalesce(w.metadata ? 'left'::text, false)
 returning w.id, w.status

@@ -4,5 +4,5 @@ update holdfast.workers w
 set status = $2, last_seen_at = holdfast.clock(),
     metadata = coalesce(w.metadata, '{}') || '{"drained": true}'
         || case when $2 = 'dead' then '{"left": true}' else '{}' end::jsonb
-        || case when $3::text is null then '{}' else jsonb_build_object('counters', $3::text::jsonb) end
+        || case when $3::text is null then '{}' else pg_catalog.jsonb_build_object('counters', $3::text::jsonb) end
 where w.id = $1

@@ -7,6 +7,6 @@ select q.name, array(
     from holdfast.workers w
     where w.status = 'alive'
       and w.last_seen_at > holdfast.clock() - interval '30 seconds'
-      and w.metadata -> 'queues' ? q.name
+      and w.metadata -> 'queues'::text ? q.name
 )
-from unnest($1::text[]) as q (name)
+from pg_catalog.unnest($1::text[]) as q (name)

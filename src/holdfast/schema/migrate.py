@@ -16,6 +16,8 @@ from ..errors import ConfigurationError, SchemaError
 from ..model.keys import BUCKETS, HASH_VERSION
 
 LOCK_TIMEOUT = "2s"
+PIN_NAMES = "set local search_path = pg_catalog, pg_temp;"
+"""Migrations bind names for good: none of theirs may be found in a schema that others can write to."""
 TRIES = 60
 PLAIN_TIMES = "set local datestyle = 'ISO'"
 """A migration writes times as text, which other styles write in ways that are read as another time."""
@@ -51,7 +53,7 @@ def command(schema: str) -> str:
 
 def script(schema: str = "holdfast") -> str:
     """The whole schema as one SQL script, for those who apply migrations with their own tool."""
-    parts = ["begin;", f"{PLAIN_TIMES};", *_beginning(schema)]
+    parts = ["begin;", PIN_NAMES, f"{PLAIN_TIMES};", *_beginning(schema)]
     for migration in migrations(schema):
         parts += [f"-- {migration.version:04} {migration.name}", migration.text.strip(), _record(migration, schema)]
     return "\n\n".join([*parts, "commit;", ""])
@@ -174,7 +176,7 @@ async def _apply_next(connection: Connection, schema: str) -> Migration | None:
 
 async def _try_next(connection: Connection, schema: str) -> Migration | None:
     async with connection.transaction():
-        await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'; {PLAIN_TIMES}")
+        await connection.execute(f"{PIN_NAMES} set local lock_timeout = '{LOCK_TIMEOUT}'; {PLAIN_TIMES}")
         await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{schema}.migrate")
         version = await version_of(connection, schema)
         refuse_newer(version)

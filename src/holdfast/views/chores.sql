@@ -37,8 +37,8 @@ backlog as (
                         + (select count(*)
                            from pg_inherits h join pg_class c on c.oid = h.inhrelid
                            where h.inhparent = 'holdfast.archive'::regclass
-                             and c.relname ~ '^archive_\d{8}$'
-                             and to_date(substr(c.relname, 9), 'YYYYMMDD')
+                             and c.relname::text ~ '^archive_\d{8}$'
+                             and to_date(substr(c.relname::text, 9), 'YYYYMMDD')
                                  < (holdfast.clock() at time zone 'UTC')::date - holdfast.setting('archive_days')::int), null
     union all
     select 'forget', (select count(*) from keys)
@@ -52,8 +52,8 @@ backlog as (
            (select min(k.at) from keys k)
 )
 select coalesce(c.name, b.name) as name, extract(epoch from holdfast.clock() - c.ran_at)::float8 as ago,
-       (c.result ->> 'every')::float8 as every, (c.result ->> 'rows')::int as rows,
-       coalesce((c.result ->> 'more')::boolean, false) as more, c.result ->> 'error' as error,
+       (c.result ->> 'every'::text)::float8 as every, (c.result ->> 'rows'::text)::int as rows,
+       coalesce((c.result ->> 'more'::text)::boolean, false) as more, c.result ->> 'error'::text as error,
        b.rows as backlog, extract(epoch from holdfast.clock() - b.since)::float8 as oldest
 from holdfast.chores c
 full join backlog b on b.name = c.name

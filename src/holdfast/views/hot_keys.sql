@@ -5,7 +5,8 @@
 -- Cost     bounded: at most about $3 pages of the inbox, taken at random when it has more, and two index probes per key.
 -- Index    none for the counts; idx_inbox_partition_processing for the holder of an ordered key.
 with size as materialized (
-    select least(1.0, $3::float8 / greatest(1, pg_relation_size('holdfast.inbox') / current_setting('block_size')::int)) as share
+    select least(1::float8, $3::float8 / greatest(
+               1, pg_catalog.pg_relation_size('holdfast.inbox') / current_setting('block_size'::text)::bigint)::float8) as share
 ),
 hot as (
     select i.queue, i.partition_key as key, min(i.partition_bucket) as bucket, bool_or(i.ordered) as ordered,
@@ -14,8 +15,8 @@ hot as (
            count(*) filter (where i.status = 'blocked') as blocked,
            count(*) filter (where i.status = 'processing') as processing,
            min(i.created_at) as oldest,
-           (array_agg(i.id order by i.status = 'processing' desc, i.seq))[1] as head
-    from holdfast.inbox i tablesample system (100 * (select s.share from size s))
+           (pg_catalog.array_agg(i.id order by i.status = 'processing' desc, i.seq))[1] as head
+    from holdfast.inbox i tablesample system (100::float8 * (select s.share from size s))
     where i.status in ('pending', 'blocked', 'processing')
       and ($1::text is null or i.queue = $1)
       and i.partition_key <> i.id::text
@@ -25,8 +26,8 @@ hot as (
     limit $2
 )
 select h.queue, h.key, h.bucket, h.ordered,
-       round(h.live / s.share)::bigint as live, round(h.pending / s.share)::bigint as pending,
-       round(h.blocked / s.share)::bigint as blocked, round(h.processing / s.share)::bigint as processing,
+       round(h.live::float8 / s.share)::bigint as live, round(h.pending::float8 / s.share)::bigint as pending,
+       round(h.blocked::float8 / s.share)::bigint as blocked, round(h.processing::float8 / s.share)::bigint as processing,
        extract(epoch from holdfast.clock() - h.oldest)::float8 as age,
        coalesce(running.id, h.head) as head,
        coalesce(running.claimed_by, sampled.claimed_by) as holder,

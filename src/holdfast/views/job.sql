@@ -11,8 +11,8 @@ select j.id, j.queue, j.kind, j.status::text as status, j.priority, j.partition_
            select from holdfast.workers w
            where w.status = 'alive'
              and w.last_seen_at > holdfast.clock() - interval '30 seconds'
-             and w.metadata -> 'queues' ? j.queue
-             and j.payload_version between (w.metadata -> 'kinds' -> j.kind ->> 0)::int and (w.metadata -> 'kinds' -> j.kind ->> 1)::int
+             and w.metadata -> 'queues'::text ? j.queue
+             and j.payload_version between (w.metadata -> 'kinds'::text -> j.kind ->> 0)::int and (w.metadata -> 'kinds'::text -> j.kind ->> 1)::int
        ) as runnable_somewhere,
        exists (
            select from holdfast.workers w

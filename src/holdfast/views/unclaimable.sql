@@ -4,11 +4,11 @@ select i.queue, coalesce(i.kind, '(none)') as kind, i.payload_version as version
             when not exists (
                 select from holdfast.workers w
                 where w.status = 'alive' and w.last_seen_at > holdfast.clock() - interval '30 seconds'
-                  and w.metadata -> 'queues' ? i.queue) then 'no live worker serves this queue'
+                  and w.metadata -> 'queues'::text ? i.queue) then 'no live worker serves this queue'
             when not exists (
                 select from holdfast.workers w
                 where w.status = 'alive' and w.last_seen_at > holdfast.clock() - interval '30 seconds'
-                  and w.metadata -> 'queues' ? i.queue and w.metadata -> 'kinds' ? i.kind) then 'no live worker knows this kind'
+                  and w.metadata -> 'queues'::text ? i.queue and w.metadata -> 'kinds'::text ? i.kind) then 'no live worker knows this kind'
             else 'no live worker knows this version' end as reason
 from holdfast.inbox i
 where i.status = 'pending'
@@ -17,8 +17,8 @@ where i.status = 'pending'
       select from holdfast.workers w
       where w.status = 'alive'
         and w.last_seen_at > holdfast.clock() - interval '30 seconds'
-        and w.metadata -> 'queues' ? i.queue
-        and i.payload_version between (w.metadata -> 'kinds' -> i.kind ->> 0)::int and (w.metadata -> 'kinds' -> i.kind ->> 1)::int)
+        and w.metadata -> 'queues'::text ? i.queue
+        and i.payload_version between (w.metadata -> 'kinds'::text -> i.kind ->> 0)::int and (w.metadata -> 'kinds'::text -> i.kind ->> 1)::int)
 group by 1, 2, 3, i.kind, i.queue
 order by rows desc
 limit 50

@@ -1,4 +1,4 @@
 -- Work may wait in these queues for which nobody was called: call whoever sleeps.
 -- Takes    $1 queues.
 -- Returns  whether somebody is called, for each.
-select holdfast.wake(q.name) from unnest($1::text[]) as q (name)
+select holdfast.wake(q.name) from pg_catalog.unnest($1::text[]) as q (name)

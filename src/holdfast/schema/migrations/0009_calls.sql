@@ -4,7 +4,10 @@ drop function holdfast.wake(text, float8, timestamptz);
 
 -- Work came to this queue, so many jobs, due after "delay" or "at" if given: tell workers that sleep, if nobody is awake.
 -- Called in the transaction that brings the work; told when it commits. True if it will be.
+--
 -- The channel's words: ':' and a queue, for one job; '+', a number, ':' and a queue for as many more.
+-- "Awake" is asked for three times: another producer who asks in the same instant holds its lock for a moment, too, and
+-- neither would call. As to cancels and the search_path, see 0007_pinned_names.sql.
 create function holdfast.wake(
     queue text, delay float8 default null, at timestamptz default null, jobs int default 1
 ) returns boolean
@@ -13,21 +16,22 @@ create function holdfast.wake(
 #variable_conflict use_variable
 declare
     asleep constant bigint := holdfast.flag('asleep', queue);
-    awake  constant bigint := holdfast.flag('awake', queue);
+    awake  bigint;
 begin
-    if delay > 0 or at > clock_timestamp() then
+    if delay > 0::float8 or at > clock_timestamp()
+       or (case when pg_try_advisory_lock(asleep) then pg_advisory_unlock(asleep) else false end) then    -- nobody sleeps
         return false;
-    elsif pg_try_advisory_lock(asleep) then                 -- nobody sleeps
-        return not pg_advisory_unlock(asleep);
-    elsif holdfast.is_up(awake) and holdfast.is_up(awake) and holdfast.is_up(awake)    -- not just another who asks
+    end if;
+    awake := holdfast.flag('awake', queue);
+    if (holdfast.is_up(awake) and holdfast.is_up(awake) and holdfast.is_up(awake))
        or exists (select from holdfast.queues q where q.name = queue and q.paused_at is not null)
        or holdfast.setting('notify') = 'false'
-       or pg_notification_queue_usage() > 0.5 then          -- a full queue fails the commit: no hint is worth that
+       or pg_notification_queue_usage() > 0.5::float8 then  -- a full queue fails the commit: no hint is worth that
         return false;
     end if;
     perform pg_notify(holdfast.channel(), ':' || queue);
     if jobs > 1 then
-        perform pg_notify(holdfast.channel(), '+' || jobs - 1 || ':' || queue);
+        perform pg_notify(holdfast.channel(), '+' || (jobs - 1)::text || ':' || queue);
     end if;
     return true;
 end

@@ -58,6 +58,8 @@ class Chore:
 async def sweep(turn: Turn) -> Done:
     """Return rows with expired leases."""
     floor = _BEGINNING if turn.floor is None or random.random() < WHOLE_SWEEPS else turn.floor
+    for pid, session, _ in await turn.run("end_sessions", floor, turn.now, BATCH):
+        log.warning("ended session %s (%s), whose lease ran out inside a transaction", pid, session)
     rows = await turn.run("sweep", floor, turn.now, BATCH)
     for id, status, worker, generation in rows:
         log.warning("swept %s: worker %s lost generation %s, now %s", id, worker, generation, status)

@@ -22,7 +22,7 @@ import msgspec
 
 from ..db.link import Link, backoff
 from ..errors import Contended, Unreachable
-from ..inbox import ending
+from ..inbox import ending, sessions
 from ..inbox.ending import Ending
 from ..model.job import Claim
 from ..model.outcome import Failed, Released
@@ -224,6 +224,7 @@ class _Child:
         failures = 0
         while True:
             try:
+                await sessions.end(self._supervisor._link, [(claim.id, claim.generation) for claim, _ in endings])
                 report = await ending.write(self._supervisor._link, ledger.name, endings)
                 for claim, error in report.buried:
                     log.warning("job %s is a dead letter: %s", claim.id, error)

@@ -51,4 +51,5 @@ async def mail(ctx: Context) -> None:
 @hf.task(max_attempts=1)
 async def only_try(ctx: TxContext) -> None:
     saw(ctx, "started")
+    await asyncio.sleep(0.02)
     await ctx.tx.execute("insert into effects (job, attempt) values ($1, $2)", ctx.job_id, ctx.attempt)

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,12 +118,12 @@ class _Child:
 
     async def _live(self) -> int:
         """Start a process, keep it, and clear up after it."""
-        fd = Ledger.new_file()
-        ledger = Ledger(fd)
-        ledger.set_beat(marks.now())
         self._culprit = None
-        process = await self._start(fd)
-        os.close(fd)
+        try:
+            ledger, process = await self._start()
+        except OSError as error:  # no memory, no process slot, no open file: that may pass
+            log.error("no process could be started: %s; trying again", error)
+            return 0
         kept = Kept(
             ledger,
             signal=lambda: self._send(b"s"),
@@ -138,8 +138,7 @@ class _Child:
         code = await process.wait()
         watch.cancel()
         self._supervisor._keeper.workers.remove(kept)
-        os.close(self._pipe)
-        self._pipe = -1
+        self._close_pipe()
         if ledger.name:
             self._supervisor._served = True  # also when it died before its watch looked
             if code != 0 or any(ledger.held()):
@@ -149,10 +148,23 @@ class _Child:
         ledger.close()
         return code
 
-    async def _start(self, ledger_fd: int) -> asyncio.subprocess.Process:
+    async def _start(self) -> tuple[Ledger, asyncio.subprocess.Process]:
+        with ExitStack() as theirs, ExitStack() as failed:
+            theirs.callback(os.close, ledger_fd := Ledger.new_file())
+            ledger = Ledger(ledger_fd)
+            ledger.set_beat(marks.now())
+            reader, self._pipe = os.pipe()
+            theirs.callback(os.close, reader)
+            failed.callback(self._close_pipe)
+            os.set_blocking(self._pipe, False)
+            process = self._process = await self._spawn(ledger_fd, reader)
+            failed.pop_all()
+        if self._over:
+            self._send(b"d")
+        return ledger, process
+
+    async def _spawn(self, ledger_fd: int, reader: int) -> asyncio.subprocess.Process:
         supervisor = self._supervisor
-        reader, self._pipe = os.pipe()
-        os.set_blocking(self._pipe, False)
         orders = Orders(
             app=supervisor._address,
             settings=asdict(supervisor._settings),
@@ -162,14 +174,14 @@ class _Child:
             log_level=supervisor._log_level,
         )
         environment = {**os.environ, "HOLDFAST_PROCESS": msgspec.json.encode(orders).decode()}
-        self._process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             sys.executable, "-m", "holdfast.worker.process",
             stdin=asyncio.subprocess.DEVNULL, env=environment, pass_fds=(ledger_fd, reader),
         )  # fmt: skip
-        os.close(reader)
-        if self._over:
-            self._send(b"d")
-        return self._process
+
+    def _close_pipe(self) -> None:
+        os.close(self._pipe)
+        self._pipe = -1
 
     async def _note_ready(self, ledger: Ledger) -> None:
         while not ledger.name:
@@ -230,7 +242,7 @@ class _Child:
                     log.warning("job %s is a dead letter: %s", claim.id, error)
                 await self._supervisor._link.run("inbox", "release_worker", ledger.name)
                 return await members.leave(self._supervisor._link, ledger.name, "dead", ledger.counters())
-            except (Unreachable, Contended) as error:
+            except (Unreachable, Contended, OSError) as error:
                 failures += 1
                 if failures == 1:
                     log.warning("rows of worker %s could not be handed back: %s; trying again", ledger.name, error)
@@ -240,7 +252,7 @@ class _Child:
 
     async def _bury(self, name: str) -> None:
         """It left by itself; a heartbeat that was under way may have called it alive since."""
-        with suppress(Unreachable, Contended):
+        with suppress(Unreachable, Contended, OSError):
             await members.leave(self._supervisor._link, name, "dead")
 
     def _ending(self, row: Held, how: str) -> Ending:

@@ -50,6 +50,16 @@ def end_if_idle(seconds: float) -> str:
     return f"set local idle_in_transaction_session_timeout = {int(milliseconds) if milliseconds < LONGEST_IDLE else 0}"
 
 
+def words(error: BaseException) -> str:
+    """What an error says, in one line. The server's DETAIL and HINT come in lines of their own."""
+    return " ".join(str(error).split())
+
+
+def in_one_line(error: BaseException) -> str:
+    """An error for the log."""
+    return f"{type(error).__name__}: {words(error)}"
+
+
 def name_session(name: str) -> str:
     """For the rest of a transaction: how others find this session. The name is one of ours, and needs no quoting."""
     return f"set local application_name = '{name}'"
@@ -124,15 +134,15 @@ class Database:
         """What to tell of an answer that asking again does not change; None for every other."""
         match error:
             case asyncpg.InvalidCatalogNameError():
-                return self._wrong(f"{error}", "Create it with createdb, or correct the URL")
+                return self._wrong(words(error), "Create it with createdb, or correct the URL")
             case asyncpg.InsufficientPrivilegeError():
                 return self._wrong(f"{error.message}", REMEDY)
             case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
                 return ConfigurationError(
-                    f"The server at {self.shown} refused to log us in: {error}{address.advice(self.url)}"
+                    f"The server at {self.shown} refused to log us in: {words(error)}{address.advice(self.url)}"
                 )
             case asyncpg.ClientConfigurationError():
-                return self._wrong(f"{error}", "Correct the URL")
+                return self._wrong(words(error), "Correct the URL")
             case ssl.SSLCertVerificationError():
                 return self._wrong(
                     f"the server's certificate: {error.verify_message}", "Correct the URL's sslrootcert or sslmode"
@@ -151,13 +161,13 @@ class Database:
                 else "Say that it is one: Holdfast(pooler=True), HOLDFAST_POOLER=1 or --pooler"
             )
             return ConfigurationError(
-                f"There is a pooler at {self.shown}, which passes no settings on ({error}). {remedy}."
+                f"There is a pooler at {self.shown}, which passes no settings on ({words(error)}). {remedy}."
             )
         if "permission denied" in str(error):
-            return self._wrong(f"{error}", REMEDY)
+            return self._wrong(words(error), REMEDY)
         if pooler.knows_no_database(error):
-            return self._wrong(f"{error}", "Create it with createdb, or correct the URL")
-        return ConfigurationError(f"The server at {self.shown} refused to log us in: {error}")
+            return self._wrong(words(error), "Create it with createdb, or correct the URL")
+        return ConfigurationError(f"The server at {self.shown} refused to log us in: {words(error)}")
 
     def _wrong(self, what: str, remedy: str) -> ConfigurationError:
         return ConfigurationError(f"{what} (at {self.shown}). {remedy}{address.advice(self.url)}.")
@@ -165,7 +175,7 @@ class Database:
     def unreachable(self, error: BaseException) -> Unreachable:
         """The error of a server that did not answer, with its address."""
         silent = isinstance(error, TimeoutError)
-        why = "no answer within the deadline" if silent else f"{type(error).__name__}: {error}"
+        why = "no answer within the deadline" if silent else in_one_line(error)
         return Unreachable(f"cannot reach the server at {self.shown}: {why}{address.advice(self.url)}", silent=silent)
 
     @property

@@ -34,6 +34,7 @@ from ..model.job import Claim
 from ..model.outcome import Failed, Outcome, Snoozed
 from . import talk
 from .leash import SHORT, is_shortage
+from .spawning import blocked
 from .verdict import OnceBusy
 
 log = logging.getLogger("holdfast.worker")
@@ -276,23 +277,22 @@ class _Child(asyncio.Protocol):
             app=address, modules=modules, path=sys.path, socket_fd=theirs.fileno(), pipe_fd=reader, parent=os.getpid(),
             log_level=logging.getLogger().level,
         )  # fmt: skip
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, talk.SIGNALS)  # until it can say what they mean
         try:
             # Not awaited: a start that could be cancelled half-way would leave a process that nobody knows. And in this
             # thread, with which the kernel ends it.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", CHILD],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "HOLDFAST_CHILD": msgspec.json.encode(orders).decode()},
-                pass_fds=(theirs.fileno(), reader),
-                process_group=0,
-            )
+            with blocked(talk.SIGNALS):
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", CHILD],
+                    stdin=subprocess.DEVNULL,
+                    env={**os.environ, "HOLDFAST_CHILD": msgspec.json.encode(orders).decode()},
+                    pass_fds=(theirs.fileno(), reader),
+                    process_group=0,
+                )
         except BaseException:
             self._socket.close()
             os.close(self._pipe_fd)
             raise
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
             os.close(reader)
 

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
@@ -34,6 +33,7 @@ from .ledger import Held, Ledger
 from .loading import served_queues
 from .process import Orders
 from .settings import WorkerSettings
+from .spawning import Process
 
 if TYPE_CHECKING:
     from ..app import Holdfast
@@ -92,7 +92,7 @@ class _Child:
     def __init__(self, supervisor: Supervisor, number: int) -> None:
         self._supervisor = supervisor
         self._number = number
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Process | None = None
         self._pipe = -1
         self._draining = False
         self._culprit: Held | None = None
@@ -120,7 +120,7 @@ class _Child:
         """Start a process, keep it, and clear up after it."""
         self._culprit = None
         try:
-            ledger, process = await self._start()
+            ledger, process = self._start()
         except OSError as error:  # no memory, no process slot, no open file: that may pass
             log.error("no process could be started: %s; trying again", error)
             return 0
@@ -148,7 +148,7 @@ class _Child:
         ledger.close()
         return code
 
-    async def _start(self) -> tuple[Ledger, asyncio.subprocess.Process]:
+    def _start(self) -> tuple[Ledger, Process]:
         with ExitStack() as theirs, ExitStack() as failed:
             theirs.callback(os.close, ledger_fd := Ledger.new_file())
             ledger = Ledger(ledger_fd)
@@ -157,13 +157,13 @@ class _Child:
             theirs.callback(os.close, reader)
             failed.callback(self._close_pipe)
             os.set_blocking(self._pipe, False)
-            process = self._process = await self._spawn(ledger_fd, reader)
+            process = self._process = self._spawn(ledger_fd, reader)
             failed.pop_all()
         if self._over:
             self._send(b"d")
         return ledger, process
 
-    async def _spawn(self, ledger_fd: int, reader: int) -> asyncio.subprocess.Process:
+    def _spawn(self, ledger_fd: int, reader: int) -> Process:
         supervisor = self._supervisor
         orders = Orders(
             app=supervisor._address,
@@ -174,10 +174,7 @@ class _Child:
             log_level=supervisor._log_level,
         )
         environment = {**os.environ, "HOLDFAST_PROCESS": msgspec.json.encode(orders).decode()}
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "holdfast.worker.process",
-            stdin=asyncio.subprocess.DEVNULL, env=environment, pass_fds=(ledger_fd, reader),
-        )  # fmt: skip
+        return Process("holdfast.worker.process", environment, (ledger_fd, reader))
 
     def _close_pipe(self) -> None:
         os.close(self._pipe)
@@ -210,7 +207,7 @@ class _Child:
         asyncio.get_running_loop().call_later(OVERTIME, self.kill)
 
     def kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None and self._process.alive:
             log.warning("ending worker process %s, which did not end by itself", self._process.pid)
             self._process.kill()
 
@@ -220,7 +217,7 @@ class _Child:
                 os.write(self._pipe, order)
 
     def _end_overdue(self, row: Held) -> None:
-        if self._culprit is None and self._process is not None and self._process.returncode is None:
+        if self._culprit is None and self._process is not None and self._process.alive:
             log.error("job %s is over its time and does not give in: ending process %s", row.id, self._process.pid)
             self._culprit = row
             self._process.kill()

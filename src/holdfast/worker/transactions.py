@@ -16,8 +16,8 @@ from typing import Any
 import asyncpg
 
 from ..db import pooler
-from ..db.database import Connection, Database, end_if_idle, name_session
-from ..db.link import backoff, translate
+from ..db.database import Connection, Database, end_if_idle, in_one_line, name_session
+from ..db.link import backoff
 from ..inbox import sessions
 from ..model.job import Claim
 from .settings import WorkerSettings
@@ -107,7 +107,8 @@ class Transactions:
     def _unbegun(self, error: Exception) -> Unbegun:
         self._failures += 1
         if self._failures == 1:
-            log.warning("no transaction for handlers: %s; handing their rows back until there is one", translate(error))
+            why = in_one_line(error)
+            log.warning("no transaction for handlers: %s; handing their rows back until there is one", why)
         return Unbegun()
 
     def _recovered(self) -> None:
@@ -130,7 +131,7 @@ class Transactions:
         try:
             await self._pool.release(connection, timeout=GIVE_UP)
         except Exception as error:
-            log.debug("a handler's connection was dropped: %s", translate(error))
+            log.debug("a handler's connection was dropped: %s", in_one_line(error))
 
 
 async def _roll_back(connection: Connection, transaction: Any) -> None:

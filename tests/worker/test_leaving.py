@@ -81,3 +81,28 @@ def test_the_end_of_its_event_loop_ends_its_keeper(inbox: Inbox) -> None:
     asyncio.run(work())
     assert keepers() == []
     assert list(inbox.workers().values()) == ["dead"]
+
+
+async def test_a_thread_that_does_not_end_keeps_its_row(hf: Holdfast, inbox: Inbox) -> None:
+    """It may still make its effect: nobody else may have its job before the lease has run out."""
+    started, gate = threading.Event(), threading.Event()
+
+    @hf.task
+    def deaf() -> None:
+        started.set()
+        gate.wait(60)
+
+    @hf.task
+    async def endless() -> None:
+        await asyncio.sleep(3600)
+
+    try:
+        async with hf.worker(concurrency=2, lease=60, drain=0.1, poll=0.05) as worker:
+            kept, given_back = await deaf.enqueue(), await endless.enqueue()
+            await until(lambda: started.is_set() and inbox.count([kept.id, given_back.id], "processing") == 2)
+        row = inbox.job(kept.id)
+        assert (row["status"], row["claimed_by"], row["attempts"]) == ("processing", worker.name, 1)
+        assert inbox.one("select lease_expires_at > now() + interval '20 s' from holdfast.inbox where id = %s", kept.id)
+        assert inbox.status(given_back.id) == "pending"
+    finally:
+        gate.set()

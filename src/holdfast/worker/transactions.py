@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
@@ -25,11 +25,32 @@ from .settings import WorkerSettings
 log = logging.getLogger("holdfast.worker")
 
 GIVE_UP = 5.0
-"""Seconds to roll back or to put a connection back in order, after which it is dropped."""
+"""Seconds to roll back, or to close the connections, after which they are dropped."""
 
 
 class Unbegun(Exception):
     """There was no transaction to be had: the handler was not called."""
+
+
+if TYPE_CHECKING:
+    _Base = asyncpg.Connection[asyncpg.Record]
+else:
+    _Base = asyncpg.Connection
+
+
+class _HandlerConnection(_Base):
+    """One whose next transaction begins with more than BEGIN, in the same trip, and within a deadline."""
+
+    _opening: tuple[str, float] | None = None
+
+    def begin_with(self, opening: str, deadline: float) -> None:
+        self._opening = opening, deadline
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        if self._opening is not None and query.startswith("BEGIN"):
+            (opening, timeout), self._opening = self._opening, None
+            query = f"{query} {opening}"
+        return await super().execute(query, *args, timeout=timeout)
 
 
 class Transactions:
@@ -43,38 +64,34 @@ class Transactions:
     @asynccontextmanager
     async def of(self, claim: Claim, timeout: float) -> AsyncIterator[Connection]:
         """The transaction of this attempt, which may take `timeout` seconds. Raises `Unbegun` instead of beginning."""
-        async with self._begun(claim, timeout) as (connection, transaction):
+        connection, transaction = await self._begin(claim, timeout)
+        try:
             try:
                 yield connection
             except BaseException:
                 await _roll_back(connection, transaction)
                 raise
             await transaction.commit()
-
-    @asynccontextmanager
-    async def _begun(self, claim: Claim, timeout: float) -> AsyncIterator[tuple[Connection, Any]]:
-        try:
-            connection = await self._acquire()
-        except Exception as error:
-            raise self._unbegun(error) from error
-        try:
-            try:
-                transaction = await self._begin(connection, claim, timeout)
-            except Exception as error:
-                connection.terminate()
-                raise self._unbegun(error) from error
-            self._recovered()
-            yield connection, transaction
         finally:
             await self._put_back(connection)
 
-    async def _begin(self, connection: Connection, claim: Claim, timeout: float) -> Any:
+    async def _begin(self, claim: Claim, timeout: float) -> tuple[Connection, Any]:
         name, idle = sessions.name(claim.id, claim.generation), timeout + self._settings.grace
-        transaction = connection.transaction(isolation="read_committed")
-        async with asyncio.timeout(self._settings.deadline):
+        connection: Any = None
+        try:
+            connection = await self._acquire()
+            connection.begin_with(f"{name_session(name)}; {end_if_idle(idle)}", self._settings.deadline)
+            transaction = connection.transaction(isolation="read_committed")
             await transaction.start()
-            await connection.execute(f"{name_session(name)}; {end_if_idle(idle)}")
-        return transaction
+        except BaseException as error:
+            if connection is not None:
+                connection.terminate()
+                await self._put_back(connection)
+            if not isinstance(error, Exception):
+                raise
+            raise self._unbegun(error) from error
+        self._recovered()
+        return connection, transaction
 
     async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """One statement by itself. The server commits it as soon as it is done, whatever has become of us."""
@@ -93,12 +110,11 @@ class Transactions:
 
     async def close(self) -> None:
         if self._pool is not None:
-            pool, self._pool = self._pool, None
             try:
                 async with asyncio.timeout(GIVE_UP):
-                    await pool.close()
+                    await self._pool.close()
             except TimeoutError:
-                pool.terminate()
+                self._pool.terminate()
 
     async def pause(self) -> None:
         """After `Unbegun`: so that a server which takes our claims, but no more sessions, is not asked all the time."""
@@ -118,18 +134,19 @@ class Transactions:
 
     async def _acquire(self) -> Connection:
         if self._pool is None:
-            self._pool = self._database.pool("handler", max_size=self._settings.concurrency + 1)
+            self._pool = self._database.pool(
+                "handler", max_size=self._settings.concurrency + 1, connection_class=_HandlerConnection
+            )
         pool = await self._pool
-        acquired: Any = await pool.acquire(timeout=self._settings.deadline)  # a proxy, which is all of a connection
+        acquired: Any = await pool.acquire()  # a proxy, which is all of a connection
         connection: Connection = acquired
         return connection
 
     async def _put_back(self, connection: Any) -> None:
         """What cannot be put in order is dropped; that is not the attempt's business, which may have committed."""
-        if self._pool is None:
-            return
+        assert self._pool is not None
         try:
-            await self._pool.release(connection, timeout=GIVE_UP)
+            await self._pool.release(connection)
         except Exception as error:
             log.debug("a handler's connection was dropped: %s", in_one_line(error))
 

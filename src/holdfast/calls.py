@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncpg
 
 from .db.connections import Connections
-from .db.database import COMMAND_TIMEOUT, Connection, Database
+from .db.database import COMMAND_TIMEOUT, Connection, Database, end_if_idle
 from .db.link import backoff, translate
 from .db.portal import Portal
 from .errors import Contended, InvalidInput, SchemaError, Unreachable
 from .inbox import copying, enqueue
 from .model.job import Job
+from .probes import probe
 from .schema import migrate
 
 if TYPE_CHECKING:
@@ -82,11 +83,14 @@ class Calls:
                 operation = enqueue.all_again(maker.database, orders.all(), maker.terms)
                 return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
             async with connection.transaction():
+                if maker.database.pooler:  # else it is the session's
+                    await connection.execute(end_if_idle(COMMAND_TIMEOUT))
                 if by_copy:
                     return await _copy(connection, maker, orders)
                 made: list[Job] = []
                 for part in enqueue.many(maker.database, orders.all(), maker.terms):
                     made += part.decode(await connection.fetch(part.sql, *part.parameters))
+                probe("enqueue.before_commit")
             return made
 
         return await self._insist(maker.database, all_of_them) if len(orders) else []

@@ -115,6 +115,8 @@ async def test_nothing_is_left_in_a_session(migrated_url: str, database: Databas
     async with AsyncExitStack() as stack:
         sessions = [await _held(database, stack) for _ in range(SESSIONS)]
         assert len(set(sessions)) == SESSIONS, "every session of the pool was looked at"
+        names = "select distinct application_name from pg_stat_activity where pid = any ($1)"
+        assert [row[0] for row in await observer.fetch(names, sessions)] == ["holdfast"]
     assert await observer.fetchval("select count(*) from pg_locks where locktype = 'advisory'") == 0
 
 
@@ -199,6 +201,13 @@ async def test_a_pooler_that_we_were_not_told_of(migrated_url: str) -> None:
     with pytest.raises(ConfigurationError, match=r"There is a pooler at .*HOLDFAST_POOLER=1 or --pooler") as refused:
         await Link(Database(migrated_url), "claim").fetch("select 1")
     assert migrated_url not in str(refused.value), "it holds a password"
+
+
+async def test_a_producer_behind_one_that_we_were_not_told_of(migrated_url: str) -> None:
+    """In session mode it does. There is no limit then for a producer that falls silent inside a transaction."""
+    hf = Holdfast(migrated_url, pooler=False)
+    await hf.pause("mail")
+    await hf.close()
 
 
 @pytest.mark.parametrize(

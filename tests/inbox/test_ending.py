@@ -80,6 +80,20 @@ async def test_a_repeated_completion_whose_first_answer_was_lost_is_found(one: S
     assert other.lost == [claims[0]]
 
 
+@pytest.mark.parametrize("outcome", [Completed(), Abandoned("no")], ids=["completed", "abandoned"])
+async def test_a_repeated_completion_of_a_stale_claim_is_lost(one: Session, outcome: Outcome) -> None:
+    """What ended meanwhile ended under a later claim, if by the same worker: it is not this one's doing."""
+    await one.add()
+    (stale,) = await one.claim("w1")
+    await end(one, [stale], Released())
+    (claim,) = await one.claim("w1")
+    await end(one, [claim], Completed())
+    report = await ending.write(one, "w1", [(stale, outcome)], repeated=True)
+    assert (report.completed, report.abandoned, report.lost) == (0, 0, [stale])
+    report = await ending.write(one, "w1", [(claim, outcome)], repeated=True)
+    assert (report.completed + report.abandoned, report.lost) == (1, [])
+
+
 async def test_a_late_completion_counts_as_late_and_holds(one: Session) -> None:
     await one.add()
     claims = await one.claim(lease=10)

@@ -35,6 +35,7 @@ OTHERS = {
     "held": "reads",
     "confirm": "reads",
     "cancelled": "reads",
+    "end_sessions": "ends sessions that are named after the generation",
     "once_finish": "is about the marker: an effect that happened is kept, unless a newer attempt has entered",
     "enqueue": "a producer's",
     "ask_again": "a producer's",

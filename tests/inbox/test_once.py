@@ -49,6 +49,18 @@ async def test_the_next_attempt_of_the_same_job_enters(one: Session) -> None:
         await finish(one, "mail", claim.fence)
 
 
+async def test_an_older_claim_does_not_enter_after_a_newer_one(one: Session) -> None:
+    """The newer one has ended without its marker; whatever it did, an older fence must not do it again unseen."""
+    older, newer = await claim_one(one, "w1"), await claim_one(one, "w2")
+    assert older.fence < newer.fence
+    assert await enter(one, "mail", newer.id, newer.fence) is Entry.FIRST
+    await one.inbox("release", [newer.id], [newer.generation], "w2")
+    assert await enter(one, "mail", older.id, older.fence) is Entry.BUSY
+    assert await one.connection.fetchval("select fence from holdfast.once") == newer.fence
+    (again,) = await one.claim("w2")
+    assert await enter(one, "mail", again.id, again.fence) is Entry.FIRST
+
+
 async def test_the_same_attempt_may_try_its_block_anew(one: Session) -> None:
     claim = await claim_one(one)
     for _ in range(3):

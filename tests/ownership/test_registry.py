@@ -3,10 +3,13 @@
 import asyncio
 
 import pytest
+from tests.support.inbox import Session, until_waiting
 from tests.support.waiting import until, wait_until
 from tests.support.workers import Fleet, Inbox
 
 from holdfast import Holdfast, SchemaError
+from holdfast.db.link import Link
+from holdfast.ownership import members
 
 
 @pytest.fixture
@@ -36,6 +39,34 @@ def test_so_does_one_under_a_supervisor(inbox: Inbox, fleet: Fleet) -> None:
     inbox.wait(inbox.enqueue("effect"))
     assert worker.drain() == 0
     assert inbox.workers() == {name: "dead"}
+
+
+async def test_one_that_has_left_is_not_missed(hf: Holdfast, inbox: Inbox) -> None:
+    """Between its last word and the end of its process, its supervisor still beats for it."""
+    link = Link(hf.database, "keeper")
+    async with hf.worker(lease=1) as worker:
+        pass
+    assert await members.heartbeat(link, {worker.name: {}, "another": {}}) == {worker.name: "dead"}
+    await link.close()
+    assert inbox.workers() == {worker.name: "dead"}
+
+
+async def test_nor_one_that_leaves_at_that_moment(one: Session, two: Session) -> None:
+    await one.run("ownership", "register", "w1", "{}")
+    transaction = one.connection.transaction()
+    await transaction.start()
+    await one.run("ownership", "leave", "w1", "dead", None)
+    beating = asyncio.create_task(two.run("ownership", "heartbeat", ["w1"], ["{}"]))
+    await until_waiting(one.connection, two.pid)
+    await transaction.commit()
+    assert [tuple(row) for row in await beating] == [("w1", "dead")]
+
+
+def test_a_drain_says_nothing_of_the_registry(fleet: Fleet) -> None:
+    workers = [fleet.start(lease=2, options=["--heartbeat", "0.05"]) for _ in range(2)]
+    for worker in workers:
+        assert worker.drain() == 0
+        assert "registry" not in worker.log
 
 
 async def test_one_that_drains_does_not_come_back(hf: Holdfast, inbox: Inbox) -> None:

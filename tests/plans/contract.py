@@ -151,6 +151,9 @@ HOT: dict[str, Expected] = {
     "housekeeping/sweep": Expected(
         {"idx_inbox_stale_processing": "lease_expires_at>= id", **PKEY}, [(RECENT, LOWEST, LATER, 1000)], sorts=True
     ),
+    "housekeeping/end_sessions": Expected(
+        {"idx_inbox_stale_processing": "lease_expires_at>= id", **PKEY}, [(RECENT, LOWEST, LATER, 1000)], sorts=True
+    ),
     "housekeeping/bury": Expected({"idx_inbox_exhausted": "", **PKEY}, [(1000,)]),
     "housekeeping/mend_dead": Expected({"idx_inbox_dead": "dead_at", **PKEY}, [(1000,)]),
     "housekeeping/archive": Expected({"idx_inbox_finished": "id", **PKEY, **DEDUPE}, [(1000, LOWEST)]),
@@ -203,6 +206,7 @@ NESTED: dict[str, Expected] = {
 }  # fmt: skip
 
 NOT_HOT = {
+    "inbox/end_sessions": "once per death of a worker process, on what the server's sessions are doing",
     "inbox/pause": "an operator's verb, on one row of queues",
     "inbox/resume": "an operator's verb, on one row of queues",
     "inbox/set_queue": "an operator's verb, on one row of queues",

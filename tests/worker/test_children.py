@@ -242,10 +242,31 @@ async def test_a_thread_that_outlives_its_attempt_cannot_ask_in_the_name_of_the_
     assert await next_one == Completed()
 
 
-async def test_an_application_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_start_that_takes_too_long_is_tried_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(processes, "START", 0.001)
     children = Children("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
-    with pytest.raises(ConfigurationError, match=r"process=True: a process did not load tests.apps.apart:hf within"):
+    starting = asyncio.create_task(children.start())
+    said = "process=True: a process did not load tests.apps.apart:hf within 0.001 s; trying again"
+    await until(lambda: said in caplog.text)
+    monkeypatch.undo()
+    await starting
+    await children.close()
+
+
+@pytest.mark.parametrize("address", ["nowhere:hf", "tests.apps.effects:hf"], ids=["no module", "no such task"])
+async def test_an_application_that_cannot_be_loaded_is_refused(address: str) -> None:
+    children = Children(address, definitions(), cast(Desk, NoDesk()))
+    with pytest.raises(ConfigurationError, match=r"process=True: (app: there is no module|a process that imports)"):
+        await children.start()
+    await children.close()
+
+
+async def test_a_program_that_cannot_be_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    children = Children("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
+    with pytest.raises(ConfigurationError, match="No such file or directory"):
         await children.start()
     await children.close()
 

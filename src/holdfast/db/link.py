@@ -16,7 +16,7 @@ import asyncpg
 
 from ..errors import Contended, Unreachable
 from . import pooler
-from .database import PIN_PLANS, Connection, Database, end_if_idle
+from .database import PIN_PLANS, Connection, Database, end_if_idle, in_one_line
 
 log = logging.getLogger("holdfast.db")
 
@@ -37,14 +37,14 @@ def translate(error: BaseException) -> BaseException:
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         if state in _RETRY_STATES:
-            return Contended(f"{type(error).__name__}: {error}")
+            return Contended(in_one_line(error))
         if state.startswith(_BROKEN_CLASSES):
-            return Unreachable(f"{type(error).__name__}: {error}", alone=not state.startswith(_AWAY))
+            return Unreachable(in_one_line(error), alone=not state.startswith(_AWAY))
         return error
     if isinstance(error, TimeoutError):
         return Unreachable("no answer within the deadline", silent=True)
     if isinstance(error, (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)):
-        return Unreachable(f"{type(error).__name__}: {error}")
+        return Unreachable(in_one_line(error))
     return error
 
 

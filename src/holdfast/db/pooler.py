@@ -42,6 +42,10 @@ def refuses(error: BaseException) -> bool:
     return isinstance(error, asyncpg.ProtocolViolationError) and _REFUSALS.search(str(error)) is not None
 
 
+def takes_no_settings(error: BaseException) -> bool:
+    return refuses(error) and "unsupported startup parameter" in str(error)
+
+
 def knows_no_database(error: BaseException) -> bool:
     return refuses(error) and "database" in str(error)
 

@@ -142,7 +142,7 @@ class Producer:
 async def main() -> None:
     journal = Journal(shop.FOLDER / "producer.log")
     database = Database(resolve_url(os.environ["HOLDFAST_DATABASE_URL"]), pooler=resolve_pooler())
-    async with database.pool(max_size=CLIENTS + 4) as pool:
+    async with database.pool("producer", max_size=CLIENTS + 4) as pool:
         await Producer(pool, journal).run()
     journal.close()
 

@@ -79,6 +79,8 @@ class Sweeping:
 async def sweep(turn: Turn) -> Done:
     """Return rows with expired leases."""
     begun: Sweeping = turn.rest or _begin(turn)
+    for pid, session, _ in await turn.run("end_sessions", begun.at, begun.id, turn.now, BATCH):
+        log.warning("ended session %s (%s), whose lease ran out inside a transaction", pid, session)
     rows = await turn.run("sweep", begun.at, begun.id, turn.now, BATCH)
     ((id, at, passed_over, *_),) = (row for row in rows if row["status"] is None)
     for row in rows:

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Awaitable, Mapping
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from ..definitions import Definition
 from ..errors import Cancelled, ConfigurationError, HoldfastError, LeaseLost, Timeout
 from ..model.job import Claim
 from . import talk
-from .leash import CONFIGURATION, ORPHANED, die_with, log_to_stderr
+from .leash import CONFIGURATION, ORPHANED, SHORT, die_with, is_shortage, log_to_stderr
 from .loading import import_module, load_app
 from .verdict import OnceBusy, raised, returned
 
@@ -52,6 +53,11 @@ def main() -> int:
     except ConfigurationError as error:
         wire.send(talk.Refused(str(error)))
         return CONFIGURATION
+    except Exception as error:
+        if not is_shortage(error):
+            raise
+        traceback.print_exc()
+        return SHORT
     Handlers(wire, definitions, orders.pipe_fd).serve()
     return 0
 

@@ -27,11 +27,14 @@ from typing import cast
 import msgspec
 
 from ..context import Desk
+from ..db.link import backoff
 from ..definitions import Definition
 from ..errors import Cancelled, ConfigurationError, LeaseLost, Timeout
 from ..model.job import Claim
 from ..model.outcome import Failed, Outcome, Snoozed
 from . import talk
+from .leash import SHORT, is_shortage
+from .spawning import blocked
 from .verdict import OnceBusy
 
 log = logging.getLogger("holdfast.worker")
@@ -44,6 +47,8 @@ IDLE = 60.0
 """Seconds without work after which a process ends."""
 PUT_OFF = 5.0
 """Seconds until an attempt is tried again, perhaps elsewhere, for which there was no process."""
+PAUSE = 5.0
+"""Times the usual backoff: the pause before the first process is started again."""
 LOOK_EVERY = 1.0
 CHILD = "holdfast.worker.child"
 CORES = os.cpu_count() or 1
@@ -51,7 +56,11 @@ _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 
 class Unstarted(Exception):
-    """A process cannot load the application; the message says why."""
+    """A process did not start; the message says why. Another may."""
+
+
+class Refused(Unstarted):
+    """A process cannot load the application, and no other will."""
 
 
 class ChildDied(Exception):
@@ -75,17 +84,26 @@ class Children:
         self._closed = False
 
     async def start(self) -> None:
-        """The first one; refuses an application that it cannot load."""
+        """The first one; refuses an application that it cannot load, and waits for whatever else is in the way."""
         if _is_child():
             raise ConfigurationError(
                 "process=True: importing this application starts a worker, in each of the worker's processes again; "
                 "start it under if __name__ == '__main__':"
             )
-        try:
-            self._idle.append(await self._start())
-        except (Unstarted, OSError) as refused:
-            raise ConfigurationError(f"process=True: {refused}") from None
+        self._idle.append(await self._insist())
         self._look()
+
+    async def _insist(self) -> _Child:
+        failures = 0
+        while True:
+            try:
+                return await self._start()
+            except (Unstarted, OSError) as error:
+                if isinstance(error, Refused) or (isinstance(error, OSError) and not is_shortage(error)):
+                    raise ConfigurationError(f"process=True: {error}") from None
+                failures += 1
+                log.warning("process=True: %s; trying again", error)
+            await asyncio.sleep(PAUSE * backoff(failures))
 
     async def run(
         self, claim: Claim, reason: Callable[[], Exception | None], told: bool, begins: Callable[[], None]
@@ -203,12 +221,13 @@ class Children:
                 await child.connect()
                 kinds = await child.ready
             if missing := sorted(self._kinds - set(kinds)):
-                raise Unstarted(
+                raise Refused(
                     f"a process that imports {self._address} knows no task {missing[0]!r}; register it where importing "
                     f"{' or '.join(self._modules) or 'that module'} runs the decorator"
                 )
         except ChildDied:
-            raise Unstarted(f"a process {await child.cause()} before it had loaded {self._address}") from None
+            words = f"a process {await child.cause()} before it had loaded {self._address}"
+            raise (Unstarted if child.may_pass else Refused)(words) from None
         except TimeoutError:
             child.kill()
             raise Unstarted(f"a process did not load {self._address} within {START:g} s") from None
@@ -258,23 +277,22 @@ class _Child(asyncio.Protocol):
             app=address, modules=modules, path=sys.path, socket_fd=theirs.fileno(), pipe_fd=reader, parent=os.getpid(),
             log_level=logging.getLogger().level,
         )  # fmt: skip
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, talk.SIGNALS)  # until it can say what they mean
         try:
             # Not awaited: a start that could be cancelled half-way would leave a process that nobody knows. And in this
             # thread, with which the kernel ends it.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", CHILD],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "HOLDFAST_CHILD": msgspec.json.encode(orders).decode()},
-                pass_fds=(theirs.fileno(), reader),
-                process_group=0,
-            )
+            with blocked(talk.SIGNALS):
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", CHILD],
+                    stdin=subprocess.DEVNULL,
+                    env={**os.environ, "HOLDFAST_CHILD": msgspec.json.encode(orders).decode()},
+                    pass_fds=(theirs.fileno(), reader),
+                    process_group=0,
+                )
         except BaseException:
             self._socket.close()
             os.close(self._pipe_fd)
             raise
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
             os.close(reader)
 
@@ -333,9 +351,17 @@ class _Child(asyncio.Protocol):
             await self.end()
             return "closed its connection to the worker"
         code = self._process.returncode
+        if code == SHORT:
+            return "had not enough memory, process slots or open files"
         if code >= 0:
             return f"ended with exit code {code}"
         return f"was ended by {_SIGNALS.get(-code, f'signal {-code}')}"
+
+    @property
+    def may_pass(self) -> bool:
+        """Did it end by something that is not of its own doing? By a signal, or for lack of memory."""
+        code = self._process.returncode
+        return code is None or code < 0 or code == SHORT
 
     # The socket
 
@@ -368,7 +394,7 @@ class _Child(asyncio.Protocol):
             case talk.Ready(kinds) if not self.ready.done():  # or nobody waits any more
                 self.ready.set_result(kinds)
             case talk.Refused(problem) if not self.ready.done():
-                self.ready.set_exception(Unstarted(problem))
+                self.ready.set_exception(Refused(problem))
 
     def _end(self, outcome: Outcome | None) -> None:
         ending, self._ending = self._ending, None

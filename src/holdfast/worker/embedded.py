@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..ownership import members
 from .engine import Engine
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.worker")
 
+KEEPER_ENDS = 10.0
+"""Seconds that the keeper may take to close its connections before it is left to it."""
+
 
 class EmbeddedWorker:
     """See `Holdfast.worker`."""
@@ -30,6 +33,7 @@ class EmbeddedWorker:
         self._settings = settings
         self._ledger = Ledger()
         self._thread: _KeeperThread | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._warned: set[int] = set()
         self.engine = Engine(app, settings, self._ledger, members.new_name())
 
@@ -53,11 +57,30 @@ class EmbeddedWorker:
         self._thread.start()
 
     async def stop(self) -> None:
-        """Drain: running jobs may finish, the rest goes back."""
-        await self.engine.stop()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.stop)
-        await self.engine.leave()
+        """Drain: running jobs may finish, the rest goes back. Cancelled meanwhile, it stops now.
+
+        Cancelled again, it does so on its own: its keeper must end, or it would go on to say that this worker is here.
+        """
+        try:
+            await self.engine.stop()
+        except BaseException:
+            await self._on_its_own(self._end(now=True))
+            raise
+        await self._on_its_own(self._end())
+
+    async def _on_its_own(self, work: Coroutine[Any, Any, None]) -> None:
+        self._ending = asyncio.create_task(work, name="holdfast end")
+        await asyncio.shield(self._ending)
+
+    async def _end(self, now: bool = False) -> None:
+        try:
+            if now:
+                await self.engine.stop_now()
+        finally:
+            if self._thread is not None:
+                self._thread.cancel()
+                await asyncio.to_thread(self._thread.join, KEEPER_ENDS)
+            await self.engine.leave()
 
     def _overdue(self, row: Held) -> None:
         """The process is the application's, so it cannot be ended; the lease is no longer renewed."""
@@ -102,9 +125,10 @@ class _KeeperThread(threading.Thread):
             with suppress(RuntimeError):  # its loop has been closed
                 self._loop.call_soon_threadsafe(self._keeper.stir)
 
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._cancel)
-        self.join(timeout=10)
+    def cancel(self) -> None:
+        """End soon. From any thread, and without waiting."""
+        with suppress(RuntimeError):  # it has ended by itself
+            self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
         if self._task is not None:

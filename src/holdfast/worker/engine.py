@@ -136,8 +136,8 @@ class Engine:
         finally:
             await connection.close()
         self._runner = JobRunner(
-            self._database, self.name, self._definitions, self.settings.concurrency, self.tally, self._address
-        )
+            self._database, self.name, self._definitions, self.settings, self.tally, self._address
+        )  # fmt: skip
         try:
             await self._runner.start()
             await members.register(self._write_link, self.name, self.metadata())  # and connect it, before it is needed

@@ -187,7 +187,7 @@ class Hands:
         definition = self._definitions[claim.kind]
         began = time.perf_counter()
         running = Running(claim, math.inf, hand, definition.stoppable)
-        if definition.process:
+        if definition.process or definition.wants_tx:
             self._ledger.start(claim.slot, 0)
             running.begins = lambda: self._start_clock(running, definition)
         else:

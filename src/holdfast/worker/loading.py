@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError
+from .leash import is_shortage
 
 if TYPE_CHECKING:
     from ..app import Holdfast
@@ -53,6 +54,8 @@ def import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except Exception as error:
+        if is_shortage(error):
+            raise
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (name == missing or name.startswith(f"{missing}.")):
             raise ConfigurationError(f"app: there is no module {missing!r} in {here} or on the path") from None

@@ -55,6 +55,7 @@ def main() -> int:
     die_with(orders.parent)
     log_to_stderr(orders.log_level)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what Ctrl-C means
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     try:
         settings = msgspec.convert(orders.settings, WorkerSettings)
         app = load_app(orders.app)

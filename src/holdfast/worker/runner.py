@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,9 @@ from ..model.job import Claim
 from ..model.outcome import Abandoned, Failed, Lost, Outcome, Released
 from ..probes import probe
 from .children import Children
+from .settings import WorkerSettings
 from .tally import Tally
+from .transactions import Transactions, Unbegun
 from .verdict import OnceBusy, raised, returned
 
 log = logging.getLogger("holdfast.worker")
@@ -40,7 +41,7 @@ class Running:
     hand: asyncio.Task[None]
     cancellable: bool
     begins: Callable[[], None] = lambda: None
-    """Called when its time begins, if that is later: it waits for a process."""
+    """Called when its time begins, if that is later: it waits for a process, or for a transaction."""
     context: Context | None = None
     reason: LeaseLost | Cancelled | Timeout | Draining | None = None
 
@@ -63,18 +64,18 @@ class JobRunner:
         database: Database,
         worker: str,
         definitions: Mapping[str, Definition],
-        concurrency: int,
+        settings: WorkerSettings,
         tally: Tally,
         address: str | None = None,
     ) -> None:
         self._database = database
         self._worker = worker
         self._definitions = definitions
-        self._concurrency = concurrency
+        self._concurrency = settings.concurrency
         self._tally = tally
         self._loop = asyncio.get_running_loop()
         self._threads: ThreadPoolExecutor | None = None
-        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._transactions = Transactions(database, settings)
         self._children: Children | None = None
         if address is not None and any(definition.process for definition in definitions.values()):
             self._children = Children(address, definitions.values(), self)
@@ -141,9 +142,19 @@ class JobRunner:
         return self._stopped(running) if outcome is None else self._told(running, outcome)
 
     async def _run_tx(self, running: Running, definition: Definition, arguments: dict[str, Any]) -> Outcome | None:
+        try:
+            return await self._in_transaction(running, definition, arguments)
+        except Unbegun:
+            await self._transactions.pause()
+            return Released()  # the handler was not called: this is no attempt
+
+    async def _in_transaction(
+        self, running: Running, definition: Definition, arguments: dict[str, Any]
+    ) -> Outcome | None:
         """The handler's writes, its follow-up jobs and its ending in one transaction. The row is touched last."""
         claim = running.claim
-        async with self._transaction() as connection:
+        async with self._transactions.of(claim, definition.timeout) as connection:
+            running.begins()
             running.context = TxContext(claim, self, connection)
             value = await definition.function(running.context, **arguments)
             probe("run.after")
@@ -158,16 +169,6 @@ class JobRunner:
         probe("tx.after_commit")
         self._tally.add(report)
         return None
-
-    @asynccontextmanager
-    async def _transaction(self) -> Any:
-        if self._pool is None:
-            self._pool = self._database.pool(
-                max_size=self._concurrency + 1, server_settings={"application_name": "holdfast handler"}
-            )
-        pool = await self._pool
-        async with pool.acquire() as connection, connection.transaction(isolation="read_committed"):
-            yield connection
 
     def _stopped(self, running: Running) -> Outcome:
         match running.reason:
@@ -198,33 +199,20 @@ class JobRunner:
     # The desk
 
     async def enter_once(self, claim: Claim, key: str) -> bool:
-        async with self._session() as runner:
-            entry = await once.enter(runner, key, claim.id, claim.fence)
+        entry = await once.enter(self._transactions, key, claim.id, claim.fence)
         if entry is once.Entry.BUSY:
             raise OnceBusy(key)
         return entry is once.Entry.FIRST
 
     async def finish_once(self, claim: Claim, key: str) -> None:
-        async with self._session() as runner:
-            await once.finish(runner, key, claim.fence)
+        await once.finish(self._transactions, key, claim.fence)
         probe("once.after")  # the marker is committed
 
     def wait(self, work: Awaitable[Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(_await(work), self._loop).result()
 
-    @asynccontextmanager
-    async def _session(self) -> Any:
-        async with self._transaction() as connection:
-            yield _OnConnection(connection, self._database)
-
     async def close(self) -> None:
-        if self._pool is not None:
-            pool, self._pool = self._pool, None
-            try:
-                async with asyncio.timeout(5):
-                    await pool.close()
-            except TimeoutError:
-                pool.terminate()
+        await self._transactions.close()
         if self._children is not None:
             await self._children.close()
         if self._threads is not None:

@@ -11,9 +11,8 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ import msgspec
 
 from ..db.link import Link, backoff
 from ..errors import Contended, Unreachable
-from ..inbox import ending
+from ..inbox import ending, sessions
 from ..inbox.ending import Ending
 from ..model.job import Claim
 from ..model.outcome import Failed, Released
@@ -35,6 +34,7 @@ from .ledger import Held, Ledger
 from .loading import served_queues
 from .process import Orders
 from .settings import WorkerSettings
+from .spawning import Process
 
 if TYPE_CHECKING:
     from ..app import Holdfast
@@ -98,7 +98,7 @@ class _Child:
         self._supervisor = supervisor
         self._isolation = isolation
         self._ledger: Ledger | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Process | None = None
         self._pipe = -1
         self._bell = -1
         self._draining = False
@@ -145,14 +145,8 @@ class _Child:
 
     async def live(self) -> End:
         """Start a process, keep it, and clear up after it. OSError: it cannot be started."""
-        fd = Ledger.new_file()
-        try:
-            ledger = Ledger(fd)
-            ledger.set_beat(marks.now())
-            self._culprit = None
-            process = await self._start(fd)
-        finally:
-            os.close(fd)
+        self._culprit = None
+        ledger, process = self._start()
         self._ledger = ledger
         kept = Kept(
             ledger,
@@ -180,17 +174,27 @@ class _Child:
         ledger.close()
         return End(code, worked)
 
-    async def _start(self, ledger_fd: int) -> asyncio.subprocess.Process:
-        supervisor = self._supervisor
-        reader, self._pipe = os.pipe()
-        try:
+    def _start(self) -> tuple[Ledger, Process]:
+        with ExitStack() as theirs, ExitStack() as failed:
+            theirs.callback(os.close, ledger_fd := Ledger.new_file())
+            ledger = Ledger(ledger_fd)
+            ledger.set_beat(marks.now())
+            failed.callback(self._close_pipes)
+            reader, self._pipe = os.pipe()
+            theirs.callback(os.close, reader)
             self._bell, bell = os.pipe()
-        except OSError:
-            os.close(reader)
-            os.close(self._pipe)
-            raise
-        for fd in (self._pipe, self._bell):
-            os.set_blocking(fd, False)
+            theirs.callback(os.close, bell)
+            for fd in (self._pipe, self._bell):
+                os.set_blocking(fd, False)
+            process = self._process = self._spawn(ledger_fd, reader, bell)
+            failed.pop_all()
+        asyncio.get_running_loop().add_reader(self._bell, self._hear_bell)
+        if self._over:
+            self._send(b"d")
+        return ledger, process
+
+    def _spawn(self, ledger_fd: int, reader: int, bell: int) -> Process:
+        supervisor = self._supervisor
         orders = Orders(
             app=supervisor._address,
             settings=asdict(supervisor._settings),
@@ -203,21 +207,7 @@ class _Child:
         )
         environment = {**os.environ, "HOLDFAST_PROCESS": msgspec.json.encode(orders).decode()}
         said = ["isolation"] if self._isolation else []  # to whoever lists processes
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "holdfast.worker.process", *said,
-                stdin=asyncio.subprocess.DEVNULL, env=environment, pass_fds=(ledger_fd, reader, bell),
-            )  # fmt: skip
-        except BaseException:
-            self._close_pipes()
-            raise
-        finally:
-            os.close(reader)
-            os.close(bell)
-        asyncio.get_running_loop().add_reader(self._bell, self._hear_bell)
-        if self._over:
-            self._send(b"d")
-        return self._process
+        return Process("holdfast.worker.process", said, environment, (ledger_fd, reader, bell))
 
     def _hear_bell(self) -> None:
         if os.read(self._bell, 4096):
@@ -226,9 +216,11 @@ class _Child:
             asyncio.get_running_loop().remove_reader(self._bell)
 
     def _close_pipes(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._bell)
-        os.close(self._pipe)
-        os.close(self._bell)
+        if self._bell >= 0:
+            asyncio.get_running_loop().remove_reader(self._bell)
+        for fd in (self._pipe, self._bell):
+            if fd >= 0:
+                os.close(fd)
         self._pipe = self._bell = -1
 
     async def _note_ready(self, ledger: Ledger) -> None:
@@ -260,7 +252,7 @@ class _Child:
         asyncio.get_running_loop().call_later(OVERTIME, self.kill)
 
     def kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None and self._process.alive:
             log.warning("ending worker process %s, which did not end by itself", self._process.pid)
             self._process.kill()
 
@@ -270,7 +262,7 @@ class _Child:
                 os.write(self._pipe, order)
 
     def _end_overdue(self, row: Held) -> None:
-        if self._culprit is None and self._process is not None and self._process.returncode is None:
+        if self._culprit is None and self._process is not None and self._process.alive:
             log.error("job %s is over its time and does not give in: ending process %s", row.id, self._process.pid)
             self._culprit = row
             self._process.kill()
@@ -286,6 +278,7 @@ class _Child:
         failures = 0
         while True:
             try:
+                await sessions.end(self._supervisor._link, [(claim.id, claim.generation) for claim, _ in endings])
                 report = await ending.write(self._supervisor._link, ledger.name, endings)
                 for claim, error in report.buried:
                     log.warning("job %s is a dead letter: %s", claim.id, error)
@@ -293,7 +286,7 @@ class _Child:
                     self._supervisor._isolation.ask()
                 await ending.release_all(self._supervisor._link, ledger.name)
                 return await members.leave(self._supervisor._link, ledger.name, "dead", ledger.counters())
-            except (Unreachable, Contended) as error:
+            except (Unreachable, Contended, OSError) as error:
                 failures += 1
                 if failures == 1:
                     log.warning("rows of worker %s could not be handed back: %s; trying again", ledger.name, error)
@@ -303,7 +296,7 @@ class _Child:
 
     async def _bury(self, name: str) -> None:
         """It left by itself; a heartbeat that was under way may have called it alive since."""
-        with suppress(Unreachable, Contended):
+        with suppress(Unreachable, Contended, OSError):
             await members.leave(self._supervisor._link, name, "dead")
 
     def _ending(self, row: Held, how: str) -> Ending:

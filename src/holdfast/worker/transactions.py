@@ -1,0 +1,162 @@
+"""The transactions in which handlers write, and the sessions that they have for it.
+
+Each names its session after its attempt, so that whoever takes the row over can end it first (see `inbox.sessions`): a
+process that is stopped, or a host that is silent, would else keep its locks as long as the session lives. If nobody is
+left who could, the server ends a session that has idled in its transaction for longer than the attempt may take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from ..db import pooler
+from ..db.database import Connection, Database, end_if_idle, in_one_line, name_session
+from ..db.link import backoff
+from ..inbox import sessions
+from ..model.job import Claim
+from .settings import WorkerSettings
+
+log = logging.getLogger("holdfast.worker")
+
+GIVE_UP = 5.0
+"""Seconds to roll back, or to close the connections, after which they are dropped."""
+
+
+class Unbegun(Exception):
+    """There was no transaction to be had: the handler was not called."""
+
+
+if TYPE_CHECKING:
+    _Base = asyncpg.Connection[asyncpg.Record]
+else:
+    _Base = asyncpg.Connection
+
+
+class _HandlerConnection(_Base):
+    """One whose next transaction begins with more than BEGIN, in the same trip, and within a deadline."""
+
+    _opening: tuple[str, float] | None = None
+
+    def begin_with(self, opening: str, deadline: float) -> None:
+        self._opening = opening, deadline
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        if self._opening is not None and query.startswith("BEGIN"):
+            (opening, timeout), self._opening = self._opening, None
+            query = f"{query} {opening}"
+        return await super().execute(query, *args, timeout=timeout)
+
+
+class Transactions:
+    def __init__(self, database: Database, settings: WorkerSettings) -> None:
+        self._database = database
+        self._settings = settings
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._failures = 0
+        self._alone = f"begin isolation level read committed; {end_if_idle(settings.deadline)}"
+
+    @asynccontextmanager
+    async def of(self, claim: Claim, timeout: float) -> AsyncIterator[Connection]:
+        """The transaction of this attempt, which may take `timeout` seconds. Raises `Unbegun` instead of beginning."""
+        connection, transaction = await self._begin(claim, timeout)
+        try:
+            try:
+                yield connection
+            except BaseException:
+                await _roll_back(connection, transaction)
+                raise
+            await transaction.commit()
+        finally:
+            await self._put_back(connection)
+
+    async def _begin(self, claim: Claim, timeout: float) -> tuple[Connection, Any]:
+        name, idle = sessions.name(claim.id, claim.generation), timeout + self._settings.grace
+        connection: Any = None
+        try:
+            connection = await self._acquire()
+            connection.begin_with(f"{name_session(name)}; {end_if_idle(idle)}", self._settings.deadline)
+            transaction = connection.transaction(isolation="read_committed")
+            await transaction.start()
+        except BaseException as error:
+            if connection is not None:
+                connection.terminate()
+                await self._put_back(connection)
+            if not isinstance(error, Exception):
+                raise
+            raise self._unbegun(error) from error
+        self._recovered()
+        return connection, transaction
+
+    async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        """One statement by itself. The server commits it as soon as it is done, whatever has become of us."""
+        sql, deadline = self._database.sql(room, name), self._settings.deadline
+        connection = await self._acquire()
+        try:
+            if self._database.pooler:
+                return await pooler.fetch(connection, self._alone, sql, arguments, deadline)
+            return list(await connection.fetch(sql, *arguments, timeout=deadline))
+        except BaseException:
+            if connection.is_in_transaction():
+                connection.terminate()
+            raise
+        finally:
+            await self._put_back(connection)
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            try:
+                async with asyncio.timeout(GIVE_UP):
+                    await self._pool.close()
+            except TimeoutError:
+                self._pool.terminate()
+
+    async def pause(self) -> None:
+        """After `Unbegun`: so that a server which takes our claims, but no more sessions, is not asked all the time."""
+        await asyncio.sleep(backoff(self._failures))
+
+    def _unbegun(self, error: Exception) -> Unbegun:
+        self._failures += 1
+        if self._failures == 1:
+            why = in_one_line(error)
+            log.warning("no transaction for handlers: %s; handing their rows back until there is one", why)
+        return Unbegun()
+
+    def _recovered(self) -> None:
+        if self._failures:
+            log.info("transactions for handlers again, after %s that could not begin", self._failures)
+            self._failures = 0
+
+    async def _acquire(self) -> Connection:
+        if self._pool is None:
+            self._pool = self._database.pool(
+                "handler", max_size=self._settings.concurrency + 1, connection_class=_HandlerConnection
+            )
+        pool = await self._pool
+        acquired: Any = await pool.acquire()  # a proxy, which is all of a connection
+        connection: Connection = acquired
+        return connection
+
+    async def _put_back(self, connection: Any) -> None:
+        """What cannot be put in order is dropped; that is not the attempt's business, which may have committed."""
+        assert self._pool is not None
+        try:
+            await self._pool.release(connection)
+        except Exception as error:
+            log.debug("a handler's connection was dropped: %s", in_one_line(error))
+
+
+async def _roll_back(connection: Connection, transaction: Any) -> None:
+    """Or drop the connection, which is the same to the server, but may take it longer to notice."""
+    try:
+        async with asyncio.timeout(GIVE_UP):
+            await transaction.rollback()
+    except BaseException as error:
+        connection.terminate()
+        if not isinstance(error, Exception):
+            raise

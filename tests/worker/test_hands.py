@@ -126,10 +126,13 @@ async def test_a_drain_hands_back_at_once_what_has_not_started(hf: Holdfast, inb
     await worker.start()
     stopping: asyncio.Task[None] | None = None
     try:
-        await quick.enqueue_many([{}] * 200)  # teach it to claim ahead
+        await quick.enqueue_many([{}] * 200)  # teach it that handlers are quick
         await until(lambda: worker.engine.tally.completed == 200, seconds=20)
+        await hf.pause("default")
+        await quick.enqueue_many([{}] * 20)  # and that there is a backlog: so it claims ahead
         (held,) = await hold.enqueue_many([{}])
         behind = [job.id for job in await quick.enqueue_many([{}] * 20)]
+        await hf.resume("default")
         await started.wait()
         await until(lambda: inbox.count(behind, "processing") > 0, seconds=10)
         if asked == "by the registry":

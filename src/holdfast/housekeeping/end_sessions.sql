@@ -43,7 +43,7 @@ locked as materialized (
     order by s.id
     for update of i skip locked
 )
-select s.pid, s.name, case when s.completed then pg_terminate_backend(s.pid, 500) else pg_terminate_backend(s.pid) end
+select s.pid, s.name, case when s.completed then pg_terminate_backend(s.pid, 500::bigint) else pg_terminate_backend(s.pid) end
 from session s
 where s.completed
    or s.id in (select l.id from locked l)

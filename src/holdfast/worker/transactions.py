@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -85,7 +85,7 @@ class Transactions:
             await transaction.start()
         except BaseException as error:
             if connection is not None:
-                connection.terminate()
+                _drop(connection)
                 await self._put_back(connection)
             if not isinstance(error, Exception):
                 raise
@@ -102,8 +102,8 @@ class Transactions:
                 return await pooler.fetch(connection, self._alone, sql, arguments, deadline)
             return list(await connection.fetch(sql, *arguments, timeout=deadline))
         except BaseException:
-            if connection.is_in_transaction():
-                connection.terminate()
+            if self._database.pooler:  # it may be in a transaction
+                _drop(connection)
             raise
         finally:
             await self._put_back(connection)
@@ -157,6 +157,11 @@ async def _roll_back(connection: Connection, transaction: Any) -> None:
         async with asyncio.timeout(GIVE_UP):
             await transaction.rollback()
     except BaseException as error:
-        connection.terminate()
+        _drop(connection)
         if not isinstance(error, Exception):
             raise
+
+
+def _drop(connection: Connection) -> None:
+    with suppress(asyncpg.InterfaceError):  # it has broken, and left the pool already
+        connection.terminate()

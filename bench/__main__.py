@@ -28,6 +28,7 @@ from . import (
     pickup,
     pickup_busy,
     pinned,
+    recovery,
     ring,
     verdicts,
     wake,
@@ -58,6 +59,7 @@ AXES: dict[str, tuple[Axis, str]] = {
     "processes": (fleet.run, "1, 2, 4 and 8 worker processes, no-op jobs and handlers that wait"),
     "handlers": (handlers.run, "handlers of 0, 1 and 50 ms, of each kind"),
     "ordered": (ordered.run, "ordered jobs against free ones, and beside many that are blocked"),
+    "recovery": (recovery.run, "for how long a killed or stopped process, or a lost host, keeps jobs waiting"),
     "ring": (ring.run, "how even the shares of owned buckets are, and what moves when a worker joins"),
     "wake": (wake.run, "what the test `does somebody sleep?` costs producers"),
 }

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 
-from holdfast import Holdfast
+from holdfast import Context, Holdfast, TxContext
 
 from .turn import source
 
@@ -15,6 +15,8 @@ source.check()
 hf = Holdfast()
 handlers = Holdfast()
 """Handlers that take so many milliseconds, of each kind."""
+faults = Holdfast()
+"""Handlers whose first attempt does not end by itself."""
 busy = Holdfast()
 """Urgent jobs beside a queue that is always full."""
 
@@ -114,3 +116,25 @@ async def at_once(number: int, note: str) -> None:
 async def ten_ms(number: int, note: str) -> None:
     """Of a backlog in another queue."""
     await asyncio.sleep(0.01)
+
+
+@faults.task
+async def quick() -> None:
+    pass
+
+
+@faults.task
+async def again(ctx: Context) -> None:
+    await _endless(ctx)
+
+
+@faults.task
+async def again_tx(ctx: TxContext) -> None:
+    """Its second attempt needs a lock that the first one holds."""
+    await ctx.tx.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", str(ctx.job_id))
+    await _endless(ctx)
+
+
+async def _endless(ctx: Context) -> None:
+    if ctx.attempt == 1:
+        await asyncio.sleep(3600)

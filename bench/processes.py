@@ -59,16 +59,18 @@ def _stat(pid: int) -> list[str]:
 
 
 @contextmanager
-def worker(url: str, *options: str, app: str = "hf") -> Iterator[int]:
+def worker(url: str, *options: str, app: str = "hf", may_end: bool = False) -> Iterator[int]:
     """`holdfast worker` with one of the benchmarks' applications, in processes of its own; the supervisor's pid."""
     command = [sys.executable, "-m", "holdfast.cli", "worker", f"bench.app:{app}", "--log-level", "WARNING", *options]
     environment = {**os.environ, "HOLDFAST_DATABASE_URL": url}
     with subprocess.Popen(command, cwd=Path(__file__).parent.parent, env=environment) as process:
-        _workers.append(process)
+        if not may_end:
+            _workers.append(process)
         try:
             yield process.pid
         finally:
-            _workers.remove(process)
+            if not may_end:
+                _workers.remove(process)
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(30)

@@ -53,6 +53,8 @@ class Batch:
     """Do rows wait whose last attempt took its process down? Known after a rescan of the free course only."""
     more: bool = False
     """Worth another look at once, although nothing was claimed."""
+    full: bool = False
+    """Did it see as many rows as it could? Then there may be more."""
 
 
 class Course:
@@ -170,7 +172,7 @@ class FreeCourse(Course):
         behind = self._settle(head, self._ends(head, full, changed), began, rescan, idle)
         if full:
             self.floor.rotate()
-        return Batch(claims, head[SUSPECTS], more=changed), behind
+        return Batch(claims, head[SUSPECTS], more=changed, full=full), behind
 
     def _ends(self, head: asyncpg.Record, full: bool, changed: bool) -> list[Position | None]:
         lanes = len(self.floor.lanes)

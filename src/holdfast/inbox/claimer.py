@@ -63,7 +63,7 @@ class Claimer:
         more = batch.more or (not batch.claims and self._other_waits(guarded))
         if found or not more:
             self._in_vain.clear()
-        return Batch(batch.claims, batch.suspects, more)
+        return Batch(batch.claims, batch.suspects, more, batch.full)
 
     def _other_waits(self, guarded: bool) -> bool:
         """This course had nothing. Is the other one still to be asked, before the worker may sleep?"""

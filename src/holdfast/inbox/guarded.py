@@ -111,7 +111,7 @@ class GuardedCourse(Course):
         decided = head[FOUND] - (len(rows) - 1 - len(claims))
         if decided > 0 and (claims or full):  # a look full of rows behind their heads makes the next one longer
             self._density += (len(claims) / decided - self._density) * 0.3
-        return Batch(claims, more=not claims and (full or self._patrolling)), behind
+        return Batch(claims, more=not claims and (full or self._patrolling), full=full or len(claims) >= limit), behind
 
     async def hand_over(self, link: Link, limit: int) -> list[Claim]:
         """Claim up to `limit` rows of the keys that fell vacant here; what is next in the others is for everyone."""

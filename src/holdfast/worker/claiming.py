@@ -32,7 +32,7 @@ from .tally import Tally
 log = logging.getLogger("holdfast.worker")
 
 BACKLOG = 3
-"""Full claims in a row after which more is claimed than there are free hands: a few jobs are for all who sleep."""
+"""Full claims after which more is claimed than there are free hands: a few jobs are for all who sleep."""
 COMMIT = 0.025
 """Seconds: a commit that was under way when the worker fell asleep, and so did not call it, is over after them."""
 OCCUPIED = 0.02
@@ -79,7 +79,7 @@ class Claiming:
         self._unseen = True
         """Was there a moment, since it last slept long, in which producers could not see that it wants to be called?"""
         self._full = 0
-        """How many claims in a row brought as many rows as they could, or as there are hands."""
+        """How many claims, since one found nothing, saw as many rows as they could, or brought enough for all hands."""
         self._pause = settings.poll_min
         self.stir: Callable[[], None] = lambda: None
         """Tell the listener that the ledger says something new; set by whoever runs the engine."""
@@ -146,8 +146,7 @@ class Claiming:
         if batch.suspects is not None:
             self._note_suspects(batch.suspects)
         self._tally.rescans = self.claimer.rescans
-        plenty = len(batch.claims) >= min(want, self._settings.concurrency)
-        self._full = self._full + 1 if plenty else 0
+        self._full += batch.full or len(batch.claims) >= self._settings.concurrency
         if batch.claims:
             self._pace.found(len(batch.claims), time.monotonic())
         if len(batch.claims) >= self._settings.concurrency:
@@ -238,6 +237,7 @@ class Claiming:
 
     async def _rest(self, room: int, called: bool, reachable: bool) -> None:
         """After a look that found nothing. `called`: somebody asked for it; `reachable`: somebody could have."""
+        self._full = 0
         now = time.monotonic()
         if self._pace.stays_awake(now):
             self._ledger.set_state(marks.AWAKE, self._pace.nap, room)

@@ -35,6 +35,9 @@ BACKLOG = 3
 """Full claims after which more is claimed than there are free hands: a few jobs are for all who sleep."""
 COMMIT = 0.025
 """Seconds: a commit that was under way when the worker fell asleep, and so did not call it, is over after them."""
+FLOWS = 0.2
+"""Seconds after a hand-over for which a worker does not sleep long: what it had no room for went back to the lanes, and
+nobody calls for that."""
 OCCUPIED = 0.02
 """Seconds after which a worker without room says so: it is not awake for others' work any more."""
 
@@ -72,6 +75,7 @@ class Claiming:
         self.solo: Solo | None = None
         """Runs suspects between other jobs; None where isolation processes run them."""
         self._handing_over = False
+        self._handed_over_at = 0.0
         self._vacant = asyncio.Event()
         """An ordered row has ended here: its key may have a next one."""
         self.woken = asyncio.Event()
@@ -88,6 +92,13 @@ class Claiming:
         """This row of an ordered key has ended here."""
         self.claimer.guarded.vacate(claim)
         self._vacant.set()
+        if self._many_vacated:
+            self.woken.set()
+
+    @property
+    def _many_vacated(self) -> bool:
+        """Are there more keys to be handed over than one link can in good time?"""
+        return self.claimer.guarded.vacated > self._settings.batch // 2
 
     def drain(self) -> None:
         """`draining` was set: let the loops see it."""
@@ -135,7 +146,7 @@ class Claiming:
             await self.solo.run(lambda: self._handing_over)
         if self._draining.is_set():
             return False
-        if self.claimer.guarded.vacated > self._settings.batch // 2:  # more than one link can hand over in good time
+        if self._many_vacated:
             await self._hand_over(self._room, self._link)
             return True
         at = marks.now()
@@ -221,6 +232,7 @@ class Claiming:
         at = marks.now()
         most = max(0, min(limit, self.claimer.guarded.vacated))
         self._handing_over = True
+        self._handed_over_at = time.monotonic()
         try:
             with self._booking(most):
                 claims = await self.claimer.guarded.hand_over(link or self._key_link, most)
@@ -254,6 +266,8 @@ class Claiming:
             self._pause = min(self._pause * 1.5, self._settings.poll_max)
 
     def _nap(self, reachable: bool) -> float:
+        if time.monotonic() - self._handed_over_at < FLOWS:
+            return self._pause
         if not reachable:
             self._unseen = True
             return self._pause

@@ -72,6 +72,7 @@ def _size(due: Sequence[Batch]) -> int:
 class Keeper:
     def __init__(self, database: Database, settings: WorkerSettings, queues: Sequence[str]) -> None:
         self._settings = settings
+        self._queues = list(queues)
         self._link = Link(database, "keeper", deadline=settings.patience)
         self._house = Housekeeper(database, settings.housekeeping, settings.renew_every, idle=settings.patience)
         self._beat_at = 0
@@ -235,6 +236,8 @@ class Keeper:
             await asyncio.sleep(SETTLING)
             started = [row.id for row in kept.ledger.held() if row.state != marks.HELD]
             back = await ending.release_all(self._link, kept.ledger.name, started)
+            if back:
+                await self._link.run("worker", "call", self._queues)
             log.warning(
                 "worker %s does not run: its process is %s; %s jobs that it had not started go to others",
                 kept.ledger.name, "stopped" if kept.stopped() else "blocked by a handler", back,

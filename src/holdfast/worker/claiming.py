@@ -83,7 +83,8 @@ class Claiming:
         self._unseen = True
         """Was there a moment, since it last slept long, in which producers could not see that it wants to be called?"""
         self._full = 0
-        """How many claims, since one found nothing, saw as many rows as they could, or brought enough for all hands."""
+        """How many claims, since one found nothing, saw as many rows as they could or brought enough for all hands; and
+        how many hand-overs brought something."""
         self._pause = settings.poll_min
         self.stir: Callable[[], None] = lambda: None
         """Tell the listener that the ledger says something new; set by whoever runs the engine."""
@@ -237,6 +238,7 @@ class Claiming:
             with self._booking(most):
                 claims = await self.claimer.guarded.hand_over(link or self._key_link, most)
             self._hands.take(claims, at)
+            self._full += bool(claims)
         finally:
             self._handing_over = False
 

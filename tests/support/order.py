@@ -138,7 +138,8 @@ class Change:
 
     @property
     def ends(self) -> bool:
-        return self.after in ("gone", "dead_letter")
+        # What was cancelled when its lease ran out has ended as failed; the archive takes it a moment later.
+        return self.after in ("failed", "dead_letter") or (self.after == "gone" and self.before != "failed")
 
 
 @dataclass

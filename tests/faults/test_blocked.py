@@ -27,7 +27,7 @@ def count(fleet: Fleet, condition: str, *arguments: object) -> int:
 def test_unstarted_jobs_of_a_worker_that_does_not_run_go_to_others(fleet: Fleet, how: str) -> None:
     worker = fleet.start(lease=LEASE)
     (name,) = fleet.names(worker)
-    jobs = fleet.inbox.enqueue_many("sleep_async", 5000, seconds=0.002)
+    jobs = fleet.inbox.enqueue_many("sleep_async", 3000, seconds=0.002)
     wait_until(lambda: count(fleet, "claimed_by = %s", name) > 100)  # handlers are quick: rows are claimed ahead
     if how == "stopped":
         os.kill(worker.child, signal.SIGSTOP)
@@ -36,7 +36,7 @@ def test_unstarted_jobs_of_a_worker_that_does_not_run_go_to_others(fleet: Fleet,
         wait_until(lambda: count(fleet, "kind = 'block_loop' and status = 'processing'") == 1)
     began = time.monotonic()
     held = count(fleet, "claimed_by = %s", name)
-    other = fleet.start(lease=LEASE)
+    other = fleet.start(lease=LEASE, concurrency=20)
     wait_until(lambda: "does not run" in worker.log, 8)
     wait_until(lambda: count(fleet, "status = 'pending' or claimed_by <> %s", name) == 0, 12)
     started = count(fleet, "claimed_by = %s", name)

@@ -33,7 +33,7 @@ _ENQUEUE = "select holdfast.enqueue($1, max_attempts => 20) from generate_series
 _LOST = """
     update holdfast.inbox
     set status = 'processing', claimed_by = 'a host that is gone', attempts = 1, lease_generation = 1,
-        claimed_at = now(), lease_expires_at = now() + interval '1 second'
+        claimed_at = now(), lease_expires_at = clock_timestamp() + interval '1 second'
 """
 
 Fault = Callable[[asyncpg.Connection, int], Awaitable[None]]

@@ -241,6 +241,7 @@ class Claiming:
             self._full += bool(claims)
         finally:
             self._handing_over = False
+            self._hands.demand.set()  # the keys that had no next row have left their room to the lanes
 
     @property
     def _alone(self) -> bool:

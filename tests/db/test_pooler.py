@@ -183,11 +183,11 @@ async def test_a_call_over_its_deadline_leaves_no_transaction(link: Link, observ
 
 async def test_who_falls_silent_in_a_transaction_keeps_no_locks(database: Database, observer: Any) -> None:
     connection = await database.connect("silent")
-    await connection.execute(Link(database, "silent", deadline=2)._opening)
+    await connection.execute(Link(database, "silent", deadline=300)._opening)
     await connection.execute("select pg_advisory_xact_lock(1)")
     free = "select pg_try_advisory_lock(1)"
     assert not await observer.fetchval(free)
-    await until(observer, free)
+    await until(observer, free, seconds=6)
     try:
         await connection.execute("commit")
     except Exception as told:  # how, depends on how far the news of its end have come

@@ -21,6 +21,9 @@ from .database import PIN_PLANS, Connection, Database, end_if_idle, in_one_line
 log = logging.getLogger("holdfast.db")
 
 DEADLINE = 30.0
+SILENT = 2.0
+"""Seconds that a session may wait for the next trip of a transaction. Nothing but our own event loop lies between two
+trips: it does not run, and what the transaction has locked is for others."""
 
 _BROKEN_CLASSES = ("08", "57", "53", "25006", "25P03")
 """SQLSTATEs after which this connection, or this server's role, is not to be trusted: connection, shutdown, out of
@@ -43,7 +46,9 @@ def translate(error: BaseException) -> BaseException:
         return error
     if isinstance(error, TimeoutError):
         return Unreachable("no answer within the deadline", silent=True)
-    if isinstance(error, (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)):
+    if isinstance(error, asyncpg.InternalClientError):  # it says in which of its own states that left it
+        return Unreachable("the connection broke between two trips of a call")
+    if isinstance(error, (OSError, asyncpg.InterfaceError)):
         return Unreachable(in_one_line(error))
     return error
 
@@ -62,7 +67,7 @@ class Link:
         self.connects = 0
         """How often it has connected; a change means a new session, perhaps another server."""
         self._planner = planner
-        self._opening = "; ".join(["begin", end_if_idle(deadline), *([PIN_PLANS] if planner else [])])
+        self._opening = "; ".join(["begin", end_if_idle(min(deadline, SILENT)), *([PIN_PLANS] if planner else [])])
         self._deadline = deadline
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()

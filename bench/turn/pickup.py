@@ -49,6 +49,7 @@ async def at_paces(place: Place) -> list[Measured]:
     client = Client(app, noting)
     try:
         with _starts() as starts, worker(place.url, "-c", "20") as supervisor:
+            await _up(place, 1)
             await paced(client, WARM, 0, 0.01)
             await starts.next(WARM)
             return [await _pace(place, client, starts, supervisor, pace) for pace in paces.paces(place.size)]

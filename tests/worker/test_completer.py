@@ -1,11 +1,13 @@
 """Endings are written in batches, and only while their lease was looked after."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 from tests.support.inbox import Session
 from tests.support.pooler import database_at
+from tests.support.waiting import until
 
 from holdfast.db.link import Link
 from holdfast.model.outcome import Completed, Failed
@@ -43,3 +45,28 @@ async def test_what_nobody_looked_after_for_a_whole_lease_is_lost_before_anythin
     assert await one.connection.fetchval("select status from holdfast.jobs where id = $1", kept) != "processing"
     assert tally.lease_lost == 1
     assert list(ledger.held()) == []
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_endings_that_come_close_together_share_a_commit_unless_a_key_waits_for_them(
+    one: Session, link: Link, ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.worker.completer.LINGER", 0.5)  # or a slow machine would gather by itself
+    monkeypatch.setattr("holdfast.worker.completer.CLOSE", 60.0)
+    await one.add(3)
+    claims = await one.claim("w1")
+    ledger, tally = Ledger(), Tally()
+    completer = Completer(link, "w1", ledger, tally, LEASE, batch=10)
+    for claim in claims:
+        claim.slot = ledger.hold(claim.id, claim.generation, marks.now())
+        claim.ordered = ordered
+    completer.start()
+    batches = []
+    completer.freed = lambda: batches.append(tally.completed)
+    for claim in claims:
+        completer.add(claim, Completed())
+        await asyncio.sleep(0.05)
+        if claim is claims[0]:
+            await until(lambda: bool(batches))
+    assert await completer.close(within=30)
+    assert batches == ([1, 2, 3] if ordered else [1, 3])

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Context, Fail, Holdfast, TxContext
 from holdfast.inbox import guarded
+from holdfast.worker import claiming
 from holdfast.worker.embedded import EmbeddedWorker
 from holdfast.worker.settings import WorkerSettings
 
@@ -50,3 +51,27 @@ async def test_a_key_is_handed_over_however_its_jobs_end(
     finally:
         await worker.stop()
     assert ran == list(range(10))
+
+
+async def test_a_key_without_a_next_job_leaves_its_room_to_other_keys(
+    hf: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming, "ROOM_AGAIN", NEVER)
+    ran: list[int] = []
+
+    @hf.task(ordered=True)
+    async def step(ctx: TxContext, n: int) -> None:
+        ran.append(n)
+
+    for n in range(10):
+        await step.on(key=f"key {n}").enqueue(n)
+    # One hand: while its key may have a next job, there is no room for the job of another.
+    worker = EmbeddedWorker(hf, WorkerSettings(concurrency=1, lease=300, housekeeping=NEVER, notify=False))
+    await worker.start()
+    try:
+        async with asyncio.timeout(WITHIN):
+            while len(ran) < 10:
+                await asyncio.sleep(0.01)
+    finally:
+        await worker.stop()
+    assert sorted(ran) == list(range(10))

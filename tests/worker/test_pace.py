@@ -1,6 +1,8 @@
 """How a worker waits for more: awake while jobs come thick and fast, else asleep; and what a call in vain costs."""
 
-from holdfast.worker.pace import BRISK, DEAF, FORGOTTEN, LINGER, LOOKS, Pace
+import pytest
+
+from holdfast.worker.pace import BRISK, DEAF, FORGOTTEN, LINGER, LOOKS, THICK, Pace
 
 
 def after(jobs: int, gap: float) -> tuple[Pace, float]:
@@ -60,3 +62,16 @@ def test_calls_in_vain_are_forgotten_when_something_was_found_and_after_a_while(
     for n in range(5):
         pace.in_vain(now + 0.1 + n * 0.01)
     assert pace.in_vain(now + 0.2 + FORGOTTEN) == 0
+
+
+def test_a_stream_is_noticed_after_a_few_jobs() -> None:
+    pace, now = after(12, BRISK / 4)
+    assert pace.stays_awake(now)
+
+
+def test_it_naps_for_a_part_of_the_time_between_two_jobs_and_not_at_all_when_timers_are_too_coarse() -> None:
+    pace, now = after(100, BRISK / 2)
+    assert pace.nap(now) == pytest.approx(BRISK / 8)
+    thick, now = after(100, THICK / 2)
+    assert thick.nap(now) == 0
+    assert thick.nap(now + 0.04) == pytest.approx(0.01), "longer naps as nothing comes"

@@ -255,8 +255,9 @@ class Claiming:
         self._full = 0
         now = time.monotonic()
         if self._pace.stays_awake(now):
-            self._ledger.set_state(marks.AWAKE, self._pace.nap, room)
-            await self._doze(self._pace.nap)
+            nap = self._pace.nap(now)
+            self._ledger.set_state(marks.AWAKE, nap, room)
+            await (self._doze(nap) if nap else asyncio.sleep(0))
             return
         if called and (deaf := self._pace.in_vain(now)):  # another was quicker, or it is nothing for us
             self._ledger.set_state(marks.DEAF, deaf, room)

@@ -1,9 +1,14 @@
-"""Write endings in batches: at once when idle, else as soon as the last batch is written or two milliseconds passed."""
+"""Write endings in batches: at once when idle, else as soon as the last batch is written or two milliseconds passed.
+
+Each batch is a commit, and every other commit waits for its turn at the disk: that of the next claim, too. So when
+jobs come one by one but close together, their endings are gathered as well.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from ..db.link import Link, backoff
@@ -18,6 +23,8 @@ from .tally import Tally
 log = logging.getLogger("holdfast.worker")
 
 LINGER = 0.002
+CLOSE = 0.01
+"""Seconds after a batch for which the next one lingers, although nothing runs."""
 
 
 class Completer:
@@ -35,6 +42,7 @@ class Completer:
         self._full = asyncio.Event()
         self._closing = False
         self._writing = False
+        self._wrote_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self.busy: Callable[[], bool] = lambda: False
         """Are handlers running? Then a batch lingers for more; set by the worker."""
@@ -90,16 +98,24 @@ class Completer:
                     return
                 self._filled.clear()
                 continue
-            if self.busy() and not self._closing and len(self._waiting) < self._batch:
+            if not self._closing and len(self._waiting) < self._batch and self._more_to_come():
                 await self._linger()
             batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
             if len(self._waiting) < self._batch:
                 self._full.clear()
             self._writing = True
+            self._wrote_at = time.monotonic()
             try:
                 await self._write(batch)
             finally:
                 self._writing = False
+
+    def _more_to_come(self) -> bool:
+        """Is it worth to wait for more endings? Not for an ordered row, whose key waits for this one."""
+        if self.busy():
+            return True
+        closely = time.monotonic() - self._wrote_at < CLOSE
+        return closely and not any(claim.ordered for claim, _ in self._waiting)
 
     async def _linger(self) -> None:
         try:

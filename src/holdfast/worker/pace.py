@@ -7,8 +7,9 @@ BRISK = 0.008
 LINGER, LOOKS = 0.05, 10
 """It stays awake for so many seconds and looks when no more come: a stream often stumbles, and being called costs every
 producer something."""
-NAP = 0.001
-"""Seconds between two looks of a worker that stays awake, or a quarter of the time between two jobs."""
+NAP, THICK = 0.001, 0.003
+"""Seconds between two looks of a worker that stays awake, or a quarter of the time between two jobs; none at all when
+that is less than THICK, since timers are too coarse for it."""
 DEAF = 0.015
 """Most seconds for which a worker that was called in vain does not hear, so that a flood of calls is no flood of looks.
 The first one of a row costs nothing, since the next call may be for it."""
@@ -29,7 +30,7 @@ class Pace:
 
     def found(self, jobs: int, now: float) -> None:
         gap = min(now - self._found_at, FORGOTTEN) / jobs
-        self._gap += (gap - self._gap) * 0.2
+        self._gap += (gap - self._gap) * (0.5 if gap * 4 < self._gap else 0.2)  # quick to notice that a stream begins
         self._found_at = now
         self._empty = 0
         self._vain = 0
@@ -39,10 +40,10 @@ class Pace:
         self._empty += 1
         return self._gap < BRISK and (self._empty < LOOKS or now - self._found_at < LINGER)
 
-    @property
-    def nap(self) -> float:
-        """Seconds until the next look of a worker that stays awake."""
-        return max(NAP, self._gap / 4)
+    def nap(self, now: float) -> float:
+        """Seconds until the next look of a worker that stays awake; 0: at once."""
+        gap = max(self._gap, now - self._found_at)
+        return 0.0 if gap < THICK else max(NAP, gap / 4)
 
     def in_vain(self, now: float) -> float:
         """A call brought nothing; seconds for which to hear no other."""

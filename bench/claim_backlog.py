@@ -73,7 +73,7 @@ class Scene:
         took = time.perf_counter() - began
         if len(batch.claims) != BATCH:
             raise AssertionError(f"{self.name}: expected {BATCH} claims, got {len(batch.claims)}")
-        report = await ending.write(self.link, "bench", [(claim, Completed()) for claim in batch.claims])
+        report = await ending.write(self.link, [(claim, Completed()) for claim in batch.claims])
         if report.completed != BATCH:
             raise AssertionError(f"{self.name}: expected {BATCH} completions, got {report.completed}")
         await fill(self.connection, BATCH)

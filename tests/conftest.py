@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.schema.migrate import migrate
-from tests.support.databases import Server, running_server, unusable
+from tests.support.databases import Server, running_server, unusable, wants_old_postgres
 from tests.support.inbox import Session, session
 from tests.support.no_skips import pytest_make_collect_report, pytest_runtest_makereport
 from tests.support.pooler import database_at, wants_pooler
@@ -30,15 +30,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is about the other way to the server; through a pooler also what does not go that way at all."""
+    """Leave out what is about the other way to the server; when it is an old one, or behind a pooler, also what does
+    not ask for it at all."""
     other = "direct" if wants_pooler() else "pooled"
-    left_out = {item for item in items if item.get_closest_marker(other) or (wants_pooler() and not _asks(item))}
+    special = wants_pooler() or wants_old_postgres()
+    left_out = {item for item in items if item.get_closest_marker(other) or (special and not _asks(item))}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 
 
 def _asks(item: pytest.Item) -> bool:
-    """Does this test ask for a server? One that it starts by itself has no pooler in front of it."""
+    """Does this test ask for a server? One that it starts by itself is a new one, with no pooler in front of it."""
     return not {"postgres", "own_postgres"}.isdisjoint(getattr(item, "fixturenames", ()))
 
 

@@ -3,7 +3,8 @@
 from holdfast.db.link import Link
 from holdfast.inbox import ending
 from holdfast.inbox.renew import renew
-from holdfast.model.outcome import Completed, Failed
+from holdfast.model.job import Hold
+from holdfast.model.outcome import AttemptFailed, Completed
 from tests.support.inbox import Session, move_clock
 
 ENQUEUE = "select holdfast.enqueue('job', '{\"order_id\": 9182}', idempotency_key => 'receipt-9182-v1')"
@@ -15,7 +16,7 @@ async def test_producer_retry_with_the_same_idempotency_key_creates_one_logical_
     assert await one.connection.fetchval("select count(*) from holdfast.inbox") == 1
     await move_clock(one.connection, 1)
     (claim,) = await one.claim()
-    await ending.write(one, "w1", [(claim, Completed())])
+    await ending.write(one, [(claim, Completed())])
     assert await one.connection.fetchval(ENQUEUE) == first
     assert await one.connection.fetchval("select count(*) from holdfast.jobs") == 1
 
@@ -51,18 +52,18 @@ async def test_a_stale_worker_completing_with_an_old_claimed_by_or_fence_token_a
 ) -> None:
     (id,) = await one.add()
     (stale,) = await one.claim("w1")
-    await one.inbox("release", [id], [stale.generation], "w1")
+    await one.inbox("hand_back", [id], [stale.generation], "w1")
     (claim,) = await one.claim("w2")
     before = await one.snapshot()
     for worker, generation in [("w1", stale.generation), ("w1", claim.generation), ("w2", stale.generation)]:
-        assert [*(await one.inbox("complete", [id], [generation], [], [], worker))[0]] == [0, 0, []]
-        assert await one.inbox("fail", [id], [generation], ["e"], ["{}"], worker, False) == []
+        assert [*(await one.inbox("complete", [id], [generation], [], [], [], worker))[0]] == [0, 0, []]
+        assert await one.inbox("fail", [id], [generation], ["e"], ["{}"], [None], [False], [False], worker) == []
         assert await one.inbox("renew", [id], [generation], worker, 90.0) == []
     link = Link(one.database, "keeper")
-    assert (await renew(link, "w1", [(id, stale.generation)], 90.0)).lost == {id}
+    assert (await renew(link, [Hold("w1", id, stale.generation)], 90.0)).lost == {id}
     await link.close()
     assert await one.snapshot() == before
-    assert (await ending.write(one, "w2", [(claim, Completed())])).completed == 1
+    assert (await ending.write(one, [(claim, Completed())])).completed == 1
 
 
 async def test_a_row_past_max_attempts_lands_in_dead_letter_and_no_longer_blocks_the_stream(one: Session) -> None:
@@ -71,7 +72,7 @@ async def test_a_row_past_max_attempts_lands_in_dead_letter_and_no_longer_blocks
     for n in (1, 2):
         (claim,) = await one.claim(limit=1)
         assert claim.id == poison
-        await ending.write(one, "w1", [(claim, Failed("Boom", ""))])
+        await ending.write(one, [(claim, AttemptFailed("Boom", ""))])
         if n == 1:
             await one.connection.execute(
                 "update holdfast.inbox set available_at = now() - interval '1 minute' where id = $1", poison

@@ -216,7 +216,7 @@ class Holdfast:
         return job_state(dict(rows[0]))
 
     async def cancel(self, id: UUID, reason: str = "cancelled") -> str:
-        """Cancel a job: 'failed' when it ended at once, 'processing' when its handler is being told.
+        """Cancel a job: 'cancelled' when it ended at once, 'processing' when its handler is being told.
 
         A dead letter is left as it is: 'dead_letter'.
         """

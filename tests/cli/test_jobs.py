@@ -71,9 +71,9 @@ def test_cancel_asks(shell: Shell) -> None:
     assert agreed.code == 0
     assert agreed.out.splitlines()[-1].endswith("cancelled")
     assert shell.sql("select status::text, last_error from holdfast.jobs") == [
-        {"status": "failed", "last_error": "ordered twice"}
+        {"status": "cancelled", "last_error": "ordered twice"}
     ]
-    assert [row["id"] for row in shell("job", "list", "--status", "failed", "--json").json] == [str(id)]
+    assert [row["id"] for row in shell("job", "list", "--status", "cancelled", "--json").json] == [str(id)]
 
 
 def test_cancel_of_a_running_job_tells_its_handler(shell: Shell) -> None:

@@ -66,11 +66,12 @@ def test_it_runs_what_the_command_line_enqueued(shell: Shell) -> None:
         assert process.wait(30) == 0
     shown = shell("job", "show", id, "--json").json
     assert (shown["status"], shown["result"]) == ("completed", "Hello Ada")
-    assert shell("job", "show", gone, "--json").json["next"] == "nothing: it was ended by decision (nobody wants it)"
+    shown = shell("job", "show", gone, "--json").json
+    assert shown["next"] == "nothing: its handler failed it permanently (nobody wants it)"
     (worker,) = shell("workers", "list", "--json").json
     assert worker["status"] == "dead"
     counters = worker["metadata"]["counters"]
-    assert (counters["completed"], counters["abandoned"], counters["running"]) == (1, 1, 0), "its last word"
+    assert (counters["completed"], counters["failed"], counters["running"]) == (1, 1, 0), "its last word"
     assert shell.url is not None
     password = urlsplit(shell.url).password
     assert not password or password not in log.read_text()

@@ -167,7 +167,7 @@ def test_cancelled_it_is_told_and_a_deaf_one_is_killed(fleet: Fleet) -> None:
     pids = [pid_of(fleet, job) for job in jobs]
     for job in jobs:
         cancel(fleet, job)
-    fleet.inbox.wait(jobs, "failed")
+    fleet.inbox.wait(jobs, "cancelled")
     assert [len(fleet.seen(job, "told")) for job in jobs] == [1, 0]
     assert [gone(pid) for pid in pids] == [False, True]
     assert [fleet.inbox.job(job)["attempts"] for job in jobs] == [1, 1]
@@ -178,13 +178,13 @@ def test_the_next_attempt_in_the_same_process_is_not_told(fleet: Fleet) -> None:
     first = fleet.inbox.enqueue("listen")
     pid = pid_of(fleet, first)
     cancel(fleet, first)
-    fleet.inbox.wait(first, "failed")
+    fleet.inbox.wait(first, "cancelled")
     second = fleet.inbox.enqueue("listen")
     assert pid_of(fleet, second) == pid
     time.sleep(0.5)
     assert not fleet.seen(second, "told")
     cancel(fleet, second)
-    fleet.inbox.wait(second, "failed")
+    fleet.inbox.wait(second, "cancelled")
 
 
 def test_its_lease_lost_it_is_told_and_writes_nothing(fleet: Fleet) -> None:

@@ -28,9 +28,9 @@ def cancel(fleet: Fleet, *jobs: UUID) -> list[str]:
 
 def test_a_pending_job_ends_at_once_and_never_runs(fleet: Fleet) -> None:
     job = fleet.inbox.enqueue("effect")
-    assert cancel(fleet, job) == ["failed"]
+    assert cancel(fleet, job) == ["cancelled"]
     row = fleet.inbox.job(job)
-    assert (row["status"], row["last_error"], row["attempts"]) == ("failed", "withdrawn", 0)
+    assert (row["status"], row["last_error"], row["attempts"]) == ("cancelled", "withdrawn", 0)
     fleet.start()
     fleet.inbox.wait(fleet.inbox.enqueue_many("quick", 10))
     assert not fleet.seen(job)
@@ -49,7 +49,7 @@ def test_running_handlers_are_cancelled_or_told_within_two_seconds(fleet: Fleet)
     fleet.wait_seen(job, "cancelled")
     fleet.wait_seen(thread, "told")
     assert time.monotonic() - asked < 10  # about a second; the bound leaves room for a busy machine
-    fleet.inbox.wait([job, thread], "failed")
+    fleet.inbox.wait([job, thread], "cancelled")
     for id in (job, thread):
         row = fleet.inbox.job(id)
         assert row["attempts"] == 1
@@ -65,7 +65,7 @@ def test_a_cancelled_job_whose_worker_dies_is_not_started_again(fleet: Fleet) ->
     assert cancel(fleet, job) == ["processing"]
     fleet.inbox.rows("update holdfast.inbox set lease_expires_at = now() where id = %s", job)
     fleet.start(lease=2)
-    fleet.inbox.wait(job, "failed", seconds=20)
+    fleet.inbox.wait(job, "cancelled", seconds=20)
     assert len(fleet.seen(job, "started")) == 1
 
 
@@ -77,7 +77,7 @@ def test_a_job_cancelled_in_its_last_attempt_whose_process_dies_ends_as_cancelle
     os.kill(worker.child, signal.SIGKILL)
     wait_until(lambda: fleet.inbox.status(job) != "processing")
     row = fleet.inbox.job(job)
-    assert row["status"] == "failed"
+    assert row["status"] == "cancelled"
     assert row["last_error"].startswith(
         "cancelled while it ran; WorkerDied: the worker process ended by signal SIGKILL"
     )
@@ -105,13 +105,13 @@ def test_cancel_against_completion_has_one_winner(fleet: Fleet) -> None:
             await hf.close()
 
     answers = asyncio.run(race())
-    wait_until(lambda: fleet.inbox.count(jobs, "completed") + fleet.inbox.count(jobs, "failed") == len(jobs))
+    wait_until(lambda: fleet.inbox.count(jobs, "completed") + fleet.inbox.count(jobs, "cancelled") == len(jobs))
     ran = [entry.job for entry in fleet.seen(what="effect")]
     assert len(ran) == len(set(ran)), "one ran twice"
     for job, answer in zip(jobs, answers, strict=True):
         match answer:
-            case "failed":  # it was waiting
-                assert fleet.inbox.status(job) == "failed"
+            case "cancelled":  # it was waiting
+                assert fleet.inbox.status(job) == "cancelled"
                 assert job not in ran
             case "ended":  # it had completed
                 assert fleet.inbox.status(job) == "completed"

@@ -22,14 +22,15 @@ from holdfast.housekeeping.loop import Housekeeper
 from holdfast.inbox import ending, renew
 from holdfast.inbox.claim import Known
 from holdfast.inbox.claimer import Claimer
-from holdfast.model.outcome import Abandoned, Completed, Failed, Outcome, Released, Snoozed
+from holdfast.model.job import Hold
+from holdfast.model.outcome import AttemptFailed, Completed, Ended, Final, HandedBack, Outcome, Snoozed
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 SECONDS = float(os.environ.get("HOLDFAST_HUNT_SECONDS", "60" if os.environ.get("HOLDFAST_LONG") == "1" else "10"))
 KEYS = [f"shared-{n}" for n in range(40)]
 OUTCOMES: list[Outcome] = [
-    Completed(), Completed(), Failed("E", "m"), Abandoned("no"), Snoozed(0.0), Released(),
+    Completed(), Completed(), AttemptFailed("E", "m"), Ended(Final.FAILED, "no"), Snoozed(0.0), HandedBack(),
 ]  # fmt: skip
 
 
@@ -82,10 +83,10 @@ async def test_nothing_deadlocks_and_nothing_sticks(migrated_url: str) -> None:
             claims = (await claimer.claim(40)).claims
             random.shuffle(claims)
             outcomes = [random.choice(OUTCOMES) for _ in claims]
-            fences = [(claim.id, claim.generation) for claim in claims]
+            holds = [Hold(claim.worker, claim.id, claim.generation) for claim in claims]
             await asyncio.gather(
-                ending.write(links[1], name, list(zip(claims, outcomes, strict=True))),
-                renew.renew(links[2], name, fences, 0.05),
+                ending.write(links[1], list(zip(claims, outcomes, strict=True))),
+                renew.renew(links[2], holds, 0.05),
             )
 
         try:

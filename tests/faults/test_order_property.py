@@ -22,7 +22,7 @@ from tests.support.order import (
     Row,
     Transaction,
     World,
-    alter_claim,
+    alter_function,
     check,
     fresh_claims,
     play,
@@ -132,11 +132,11 @@ def test_with_all_its_guards_all_is_well(noted_url: str, plan: Callable[[], Plan
 
 
 async def newest_first(url: str) -> None:
-    await alter_claim(url, ("order by i.seq\n", "order by i.seq desc\n"))
+    await alter_function(url, "heads", ("order by i.seq\n", "order by i.seq desc\n"))
 
 
 async def several_at_a_time(url: str) -> None:
-    await alter_claim(url, ("p.ordered and p.status = 'processing'", "false"))
+    await alter_function(url, "heads", ("p.ordered and p.status = 'processing'", "false"))
     connection = await asyncpg.connect(direct(url))
     await connection.execute("drop index holdfast.idx_inbox_partition_processing")
     await connection.close()
@@ -156,7 +156,8 @@ def test_without_its_guards_order_is_lost_and_that_is_seen(
 
 
 def test_a_generation_that_does_not_rise_is_seen(noted_url: str) -> None:
-    asyncio.run(alter_claim(noted_url, ("lease_generation = i.lease_generation + 1", "lease_generation = 1")))
+    stuck = "lease_generation = i.lease_generation + 1", "lease_generation = 1"
+    asyncio.run(alter_function(noted_url, "claim_guarded", stuck))
     world = asyncio.run(play(noted_url, Plan(((Transaction((Row("block", "a", "doom"),)),),), (Hire(),))))
     with pytest.raises(AssertionError, match="P4"):
         check(world)

@@ -136,9 +136,9 @@ async def test_a_cancelled_job_whose_lease_ran_out_ends_as_cancelled(
     id = claimed(inbox, attempts=attempts, cancel_requested_at="now", idempotency_key="key-1", ordered=True)
     following = put(inbox, ordered=True, status="blocked")
     did = await house.round()
-    assert (did["sweep"], did["archive"], did["release"]) == (1, 1, 1)
+    assert (did["sweep"], did["archive"], did["unpark"]) == (1, 1, 1)
     row = inbox.job(id)
-    assert (row["status"], row["attempts"], len(row["errors"])) == ("failed", attempts, 1)
+    assert (row["status"], row["attempts"], len(row["errors"])) == ("cancelled", attempts, 1)
     assert row["last_error"].startswith("cancelled while it ran; LeaseExpired: worker gone")
     assert row["finished_at"] is not None and row["cancel_requested_at"] is not None
     assert inbox.one("select count(*) from holdfast.inbox where status <> 'pending'") == 0
@@ -316,7 +316,7 @@ async def test_a_parked_head_that_nothing_holds_back_is_released(inbox: Inbox, h
     held = put(inbox, partition_key="held", ordered=True, status="blocked")
     put(inbox, partition_key="waiting", ordered=True, available_at="2099-01-01")
     waiting = put(inbox, partition_key="waiting", ordered=True, status="blocked")
-    assert (await house.round())["release"] == 3
+    assert (await house.round())["unpark"] == 3
     assert [inbox.status(id) for id in stuck] == ["pending"] * 3
     assert [inbox.status(id) for id in (behind, held, waiting)] == ["blocked"] * 3
 
@@ -324,7 +324,7 @@ async def test_a_parked_head_that_nothing_holds_back_is_released(inbox: Inbox, h
 async def test_a_head_that_waits_and_may_be_skipped_holds_nothing_back(inbox: Inbox, house: Housekeeper) -> None:
     put(inbox, ordered=True, skips=True, available_at="2099-01-01")
     following = put(inbox, ordered=True, skips=True, status="blocked")
-    assert (await house.round())["release"] == 1
+    assert (await house.round())["unpark"] == 1
     assert inbox.status(following) == "pending"
 
 
@@ -334,7 +334,7 @@ async def test_many_parked_rows_of_one_key_cost_one_look(inbox: Inbox, house: Ho
         "select 'one', 1, '{}', true, 'blocked' from generate_series(1, 5000)"
     )
     other = put(inbox, partition_key="two", ordered=True, status="blocked")
-    assert (await house.round())["release"] == 2
+    assert (await house.round())["unpark"] == 2
     assert inbox.status(other) == "pending"
     assert inbox.one("select count(*) from holdfast.inbox where status = 'blocked'") == 4999
 

@@ -17,8 +17,15 @@ from tests.support.workers import Inbox
 
 from holdfast.housekeeping.loop import Housekeeper
 from holdfast.inbox import sessions
+from holdfast.model.job import Hold
 
 GENERATION = 4
+
+
+def name_of(id: UUID, generation: int) -> str:
+    return sessions.name(Hold("w1", id, generation))
+
+
 """Of the rows that `claimed` makes."""
 
 
@@ -51,10 +58,10 @@ def lives(connection: psycopg.Connection[Any]) -> bool:
 async def test_the_owner_s_goes_and_no_other(inbox: Inbox, house: Housekeeper, database_url: str) -> None:
     expired, renewed = claimed(inbox), claimed(inbox, left="1 minute")
     others = [
-        sessions.name(expired, GENERATION - 1),
-        sessions.name(expired, GENERATION + 1),
-        sessions.name(expired, 41),
-        sessions.name(renewed, GENERATION),
+        name_of(expired, GENERATION - 1),
+        name_of(expired, GENERATION + 1),
+        name_of(expired, 41),
+        name_of(renewed, GENERATION),
         f"holdfast job {expired}",
         "holdfast job by another's rules",
         "holdfast handler",
@@ -62,8 +69,8 @@ async def test_the_owner_s_goes_and_no_other(inbox: Inbox, house: Housekeeper, d
     with ExitStack() as stack:
         left_alone = [stack.enter_context(named(inbox, name)) for name in others]
         elsewhere = Inbox(database_url)  # such as a copy of this database
-        left_alone.append(stack.enter_context(named(elsewhere, sessions.name(expired, GENERATION))))
-        owner = stack.enter_context(named(inbox, sessions.name(expired, GENERATION)))
+        left_alone.append(stack.enter_context(named(elsewhere, name_of(expired, GENERATION))))
+        owner = stack.enter_context(named(inbox, name_of(expired, GENERATION)))
         assert (await house.round())["sweep"] == 1
         await until(lambda: not lives(owner), 10)
         assert all(lives(other) for other in left_alone)
@@ -73,7 +80,7 @@ async def test_one_that_has_completed_and_does_not_commit_is_gone_before_the_swe
     inbox: Inbox, house: Housekeeper
 ) -> None:
     id = claimed(inbox)
-    with named(inbox, sessions.name(id, GENERATION)) as owner:
+    with named(inbox, name_of(id, GENERATION)) as owner:
         owner.execute("delete from holdfast.inbox where id = %s", [id])
         assert (await house.round())["sweep"] == 1, "and not in the next round"
         assert not lives(owner)
@@ -81,7 +88,7 @@ async def test_one_that_has_completed_and_does_not_commit_is_gone_before_the_swe
 
 async def test_one_whose_lease_is_being_renewed_goes_on(inbox: Inbox, house: Housekeeper) -> None:
     id = claimed(inbox)
-    with named(inbox, sessions.name(id, GENERATION)) as owner, named(inbox, "holdfast keeper") as keeper:
+    with named(inbox, name_of(id, GENERATION)) as owner, named(inbox, "holdfast keeper") as keeper:
         keeper.execute("update holdfast.inbox set lease_expires_at = now() + interval '1 minute'")
         assert (await house.round())["sweep"] == 0
         keeper.commit()
@@ -95,7 +102,7 @@ async def test_one_that_we_may_not_end_is_no_error(inbox: Inbox, one: Session) -
     inbox.rows(f"grant usage on schema holdfast to {role}")
     inbox.rows(f"grant select, update on holdfast.inbox to {role}")
     try:
-        with named(inbox, sessions.name(id, GENERATION)) as owner:
+        with named(inbox, name_of(id, GENERATION)) as owner:
             for room, arguments in (("housekeeping", await _all_of_time(one)), ("inbox", ([id], [GENERATION]))):
                 async with one.connection.transaction():
                     await one.connection.execute(f"set local role {role}")
@@ -133,7 +140,7 @@ async def _reading(one: Session) -> str:
 
 
 def test_names_fit(inbox: Inbox) -> None:
-    name = sessions.name(UUID(int=2**128 - 1), 10**13 - 1)
+    name = name_of(UUID(int=2**128 - 1), 10**13 - 1)
     with named(inbox, name) as session:
         row = session.execute("show application_name").fetchone()
         assert row is not None

@@ -14,11 +14,12 @@ from tests.support.pooler import database_at
 
 from holdfast.db.database import Database
 from holdfast.db.link import Link
-from holdfast.inbox.claim import AT, CALL, FOUND, PAUSED, SUSPECTS, FreeCourse, Known, claims_of
+from holdfast.inbox.about import about
+from holdfast.inbox.claim import FreeCourse, Known, claims_of
 from holdfast.inbox.claimer import Claimer
 from holdfast.inbox.ending import write
 from holdfast.model.floor import START
-from holdfast.model.outcome import Completed, Failed, Outcome, Released
+from holdfast.model.outcome import AttemptFailed, Completed, HandedBack, Outcome
 
 
 async def test_only_rows_that_are_pending_and_due(one: Session) -> None:
@@ -48,7 +49,7 @@ async def test_one_statement_sets_everything(one: Session) -> None:
         'update holdfast.inbox set lease_generation = 7, attempts = 2, headers = \'{"a": "b"}\' where id = $1', id
     )
     *rows, last = await one.claim_rows("w1", 25, lease=90.0)
-    (claim,), at = claims_of(rows), last[CALL][AT]
+    (claim,), at = claims_of("w1", rows), about(last["about"]).at
     row = await one.row(id)
     assert (row["status"], row["claimed_by"], row["claimed_at"]) == ("processing", "w1", at)
     assert row["lease_expires_at"] == at + timedelta(seconds=90)
@@ -69,7 +70,7 @@ async def test_fences_rise_across_jobs_and_generations_within_one(one: Session) 
         claims = await one.claim()
         assert {claim.generation for claim in claims} == {round}
         fences.append([claim.fence for claim in claims])
-        await one.inbox("release", [c.id for c in claims], [c.generation for c in claims], "w1")
+        await one.inbox("hand_back", [c.id for c in claims], [c.generation for c in claims], "w1")
         await move_clock(one.connection, round)
     assert len({fence for batch in fences for fence in batch}) == 9
     assert max(fences[0]) < min(fences[1]) <= max(fences[1]) < min(fences[2])
@@ -108,7 +109,7 @@ async def test_a_paused_queue_rests_until_it_is_resumed(one: Session) -> None:
     (paused,), (other,) = await one.add(queue="a"), await one.add(queue="b")
     await one.inbox("pause", "a")
     *rows, last = await one.claim_rows("w1", 25, queues=["a", "b"])
-    assert last[CALL][PAUSED] == ["a"]
+    assert about(last["about"]).paused == ["a"]
     assert [row["id"] for row in rows] == [other]
     before = await one.connection.fetchval("select paused_at from holdfast.queues")
     await one.inbox("pause", "a")
@@ -131,7 +132,7 @@ async def test_suspects_are_claimed_apart_one_at_a_time(one: Session) -> None:
     first, second = await one.add(2, crashes=1)
     (healthy,) = await one.add()
     *rows, last = await one.claim_rows("w1", 25, rescan=True)
-    assert last[CALL][SUSPECTS] is True
+    assert about(last["about"]).suspects is True
     assert [row["id"] for row in rows] == [healthy]
     for id in (first, second):
         claim = await one.claim_suspect()
@@ -154,7 +155,7 @@ async def test_suspects_are_reported_only_to_who_can_run_them(one: Session, obst
     if obstacle == "paused":
         await one.inbox("pause", "default")
     (last,) = await one.claim_rows("w1", 25, rescan=True)
-    assert last[CALL][SUSPECTS] is False
+    assert about(last["about"]).suspects is False
     assert await one.claim_suspect() is None
 
 
@@ -162,7 +163,7 @@ async def test_a_cancelled_row_says_so_when_it_is_claimed_again(one: Session) ->
     (id,) = await one.add()
     (claim,) = await one.claim()
     await one.inbox("cancel", id, "enough")
-    await one.inbox("release", [id], [claim.generation], "w1")
+    await one.inbox("hand_back", [id], [claim.generation], "w1")
     await move_clock(one.connection, 1)
     (again,) = await one.claim()
     assert (again.id, again.generation, again.cancelled) == (id, 2, True)
@@ -242,10 +243,10 @@ async def test_a_row_that_another_finished_meanwhile_is_not_claimed(one: Session
         )
         await until(one.connection, WAITS)
         done, released = await one.claim("w1")
-        await write(one, "w1", [(done, Completed())])
-        await one.inbox("release", [released.id], [released.generation], "w1")
+        await write(one, [(done, Completed())])
+        await one.inbox("hand_back", [released.id], [released.generation], "w1")
     rows = await waiting
-    assert [(row["id"], row[CALL][FOUND]) for row in rows] == [(None, 0)]
+    assert [(row["id"], about(row["about"]).found) for row in rows] == [(None, 0)]
     assert (await one.row(released.id))["lease_generation"] == 1
 
 
@@ -270,7 +271,7 @@ async def test_a_row_that_changed_meanwhile_is_claimed_by_the_next_look(
 
 
 @pytest.mark.parametrize("kind", ["suspect", "owned"])
-@pytest.mark.parametrize("outcome", [None, Completed(), Released()])
+@pytest.mark.parametrize("outcome", [None, Completed(), HandedBack()])
 async def test_a_row_that_another_took_after_the_guarded_claims_look_is_left_to_it(
     one: Session, two: Session, kind: str, outcome: Outcome | None
 ) -> None:
@@ -283,9 +284,9 @@ async def test_a_row_that_another_took_after_the_guarded_claims_look_is_left_to_
         await until(one.connection, WAITS)
         (claim,) = await one.claim_guarded("w1", 1, **how)
         if outcome is not None:
-            await write(one, "w1", [(claim, outcome)])
+            await write(one, [(claim, outcome)])
     claims = await late
-    if isinstance(outcome, Released):  # it is pending again: anybody's
+    if isinstance(outcome, HandedBack):  # it is pending again: anybody's
         assert [(claim.id, claim.generation) for claim in claims] == [(id, 2)]
         return
     assert claims == []
@@ -335,7 +336,7 @@ async def test_max_attempts_is_each_rows_own(one: Session) -> None:
     (once,), (thrice,) = await one.add(max_attempts=1), await one.add(max_attempts=3)
     for round in range(1, 4):
         claims = await one.claim()
-        await write(one, "w1", [(claim, Failed("Boom", str(round))) for claim in claims])
+        await write(one, [(claim, AttemptFailed("Boom", str(round))) for claim in claims])
         await move_clock(one.connection, 100.0 * round)
     assert ((await one.row(once))["status"], (await one.row(once))["attempts"]) == ("dead_letter", 1)
     assert ((await one.row(thrice))["status"], (await one.row(thrice))["attempts"]) == ("dead_letter", 3)

@@ -10,12 +10,13 @@ import pytest
 from tests.support.inbox import Session, move_clock, until, until_waiting
 
 from holdfast.inbox import ending
-from holdfast.model.job import Claim
-from holdfast.model.outcome import Abandoned, Completed, Failed, Outcome, Released, Snoozed, failure, outcome_of
+from holdfast.model.job import Claim, Hold
+from holdfast.model.outcome import AttemptFailed, Completed, Ended, Final, HandedBack, Lost, Outcome, Snoozed, failure
+from holdfast.worker.deciding import returned
 
 
-async def end(session: Session, claims: list[Claim], outcome: Outcome, worker: str = "w1") -> ending.Report:
-    return await ending.write(session, worker, [(claim, outcome) for claim in claims])
+async def end(session: Session, claims: list[Claim], outcome: Outcome) -> ending.Report[Claim]:
+    return await ending.write(session, [(claim, outcome) for claim in claims])
 
 
 async def now(session: Session) -> Any:
@@ -39,8 +40,8 @@ async def test_complete_moves_the_row_with_its_result(one: Session) -> None:
 
 async def test_a_decision_ends_as_failed_with_its_reason(one: Session) -> None:
     (id,) = await one.add()
-    report = await end(one, await one.claim(), Abandoned("no such order"))
-    assert (report.abandoned, report.completed) == (1, 0)
+    report = await end(one, await one.claim(), Ended(Final.FAILED, "no such order"))
+    assert (report.failed, report.completed) == (1, 0)
     kept = await one.archived(id)
     assert kept is not None
     assert (kept["status"], kept["last_error"], kept["result"]) == ("failed", "no such order", None)
@@ -49,8 +50,8 @@ async def test_a_decision_ends_as_failed_with_its_reason(one: Session) -> None:
 async def test_a_reason_that_cannot_be_stored_does_not_spoil_the_batch(one: Session) -> None:
     await one.add(2)
     first, second = await one.claim()
-    report = await ending.write(one, "w1", [(first, Abandoned("a\0b\ud800" * 20_000)), (second, Completed())])
-    assert (report.abandoned, report.completed, report.lost) == (1, 1, [])
+    report = await ending.write(one, [(first, Ended(Final.FAILED, "a\0b\ud800" * 20_000)), (second, Completed())])
+    assert (report.failed, report.completed, report.lost) == (1, 1, [])
     kept = await one.archived(first.id)
     assert kept is not None
     assert kept["last_error"].startswith("a\\0b\\ud800")
@@ -61,7 +62,7 @@ async def test_completion_reports_each_row_that_was_not_its_own(one: Session) ->
     await one.add(3)
     claims = await one.claim()
     claims[1].generation += 1
-    stranger = Claim(uuid4(), 1, 1, 1, 5, "job", 1, "{}", "default", "k", None, None)
+    stranger = Claim("w1", uuid4(), 1, 1, 1, 5, "job", 1, "{}", "default", "k", None, None)
     report = await end(one, [*claims, stranger], Completed())
     assert report.completed == 2
     assert {claim.id for claim in report.lost} == {claims[1].id, stranger.id}
@@ -74,24 +75,24 @@ async def test_a_repeated_completion_whose_first_answer_was_lost_is_found(one: S
     claims = await one.claim()
     await end(one, claims[:1], Completed())
     claims[1].generation += 1
-    report = await ending.write(one, "w1", [(claim, Completed()) for claim in claims], repeated=True)
+    report = await ending.write(one, [(claim, Completed()) for claim in claims], repeated=True)
     assert (report.completed, report.lost) == (1, [claims[1]])
-    other = await ending.write(one, "w2", [(claims[0], Completed())], repeated=True)
-    assert other.lost == [claims[0]]
+    stranger = Hold("w2", claims[0].id, claims[0].generation)
+    assert (await ending.write(one, [(stranger, Completed())], repeated=True)).lost == [stranger]
 
 
-@pytest.mark.parametrize("outcome", [Completed(), Abandoned("no")], ids=["completed", "abandoned"])
+@pytest.mark.parametrize("outcome", [Completed(), Ended(Final.FAILED, "no")], ids=["completed", "failed"])
 async def test_a_repeated_completion_of_a_stale_claim_is_lost(one: Session, outcome: Outcome) -> None:
     """What ended meanwhile ended under a later claim, if by the same worker: it is not this one's doing."""
     await one.add()
     (stale,) = await one.claim("w1")
-    await end(one, [stale], Released())
+    await end(one, [stale], HandedBack())
     (claim,) = await one.claim("w1")
     await end(one, [claim], Completed())
-    report = await ending.write(one, "w1", [(stale, outcome)], repeated=True)
-    assert (report.completed, report.abandoned, report.lost) == (0, 0, [stale])
-    report = await ending.write(one, "w1", [(claim, outcome)], repeated=True)
-    assert (report.completed + report.abandoned, report.lost) == (1, [])
+    report = await ending.write(one, [(stale, outcome)], repeated=True)
+    assert (report.completed, report.failed, report.lost) == (0, 0, [stale])
+    report = await ending.write(one, [(claim, outcome)], repeated=True)
+    assert (report.completed + report.failed, report.lost) == (1, [])
 
 
 async def test_a_late_completion_counts_as_late_and_holds(one: Session) -> None:
@@ -118,9 +119,9 @@ async def test_fail_puts_the_row_back_after_the_backoff(one: Session) -> None:
     (id,) = await one.add()
     (claim,) = await one.claim()
     before = await now(one)
-    report = await end(one, [claim], Failed("Boom", "it broke", "trace"))
+    report = await end(one, [claim], AttemptFailed("Boom", "it broke", "trace"))
     after = await now(one)
-    assert (report.retried, report.dead, report.lost) == (1, 0, [])
+    assert (report.retried, report.dead, report.lost) == (1, [], [])
     row = await one.row(id)
     assert (row["status"], row["attempts"], row["lease_generation"], row["crashes"]) == ("pending", 1, 1, 0)
     assert (row["claimed_by"], row["claimed_at"], row["lease_expires_at"], row["dead_at"]) == (None,) * 4
@@ -138,8 +139,8 @@ async def test_exhausted_ends_as_a_dead_letter_with_the_evidence_of_every_attemp
     payload = (await one.row(id))["payload"]
     for n in range(1, 4):
         (claim,) = await one.claim(f"w{n}")
-        report = await end(one, [claim], Failed("Boom", f"try {n}"), f"w{n}")
-        assert (report.retried, report.dead) == ((1, 0) if n < 3 else (0, 1))
+        report = await end(one, [claim], AttemptFailed("Boom", f"try {n}"))
+        assert (report.retried, len(report.dead)) == ((1, 0) if n < 3 else (0, 1))
         await move_clock(one.connection, 100 * n)
     row = await one.row(id)
     assert (row["status"], row["attempts"], row["last_error"]) == ("dead_letter", 3, "Boom: try 3")
@@ -163,10 +164,9 @@ async def test_a_cancelled_job_whose_attempt_fails_ends_as_cancelled(
     ids = await one.add(3, max_attempts=max_attempts)
     claims = await one.claim()
     await one.inbox("cancel", ids[1], "enough")
-    report = await end(one, claims, Failed("Boom", "it broke", crashed=crashed))
+    report = await end(one, claims, AttemptFailed("Boom", "it broke", crashed=crashed))
     last = max_attempts == 1
-    assert (report.retried, report.dead, report.abandoned) == ((0, 2, 1) if last else (2, 0, 1))
-    assert len(report.buried) == report.dead
+    assert (report.retried, len(report.dead), report.cancelled) == ((0, 2, 1) if last else (2, 0, 1))
     for id in ids:
         row = await one.row(id)
         if id != ids[1]:
@@ -181,7 +181,7 @@ async def test_the_evidence_of_very_many_attempts_is_all_there_and_bounded(one: 
     (id,) = await one.add(max_attempts=40)
     for n in range(1, 41):
         (claim,) = await one.claim()
-        await end(one, [claim], Failed("Boom", f"{n} " + "m" * 5000, "t" * 5000))
+        await end(one, [claim], AttemptFailed("Boom", f"{n} " + "m" * 5000, "t" * 5000))
         await move_clock(one.connection, 4000 * n)
     row = await one.row(id)
     told = json.loads(row["errors"])
@@ -193,13 +193,13 @@ async def test_the_evidence_of_very_many_attempts_is_all_there_and_bounded(one: 
 async def test_crashes_are_counted_in_a_row(one: Session) -> None:
     (id,) = await one.add()
     (claim,) = await one.claim()
-    await end(one, [claim], Failed("ProcessDied", "", crashed=True))
+    await end(one, [claim], AttemptFailed("ProcessDied", "", crashed=True))
     row = await one.row(id)
     assert (row["crashes"], row["attempts"], row["last_error"]) == (1, 1, "ProcessDied")
     await move_clock(one.connection, 100)
     again = await one.claim_suspect()
     assert again is not None
-    await end(one, [again], Failed("Boom", "lived"))
+    await end(one, [again], AttemptFailed("Boom", "lived"))
     assert (await one.row(id))["crashes"] == 0
 
 
@@ -217,7 +217,7 @@ async def test_the_backoff_is_exponential_capped_jittered_and_safe(one: Session)
 
 async def test_fail_works_for_a_thousand_attempts(one: Session) -> None:
     (id,) = await one.add(attempts=999, max_attempts=5000)
-    report = await end(one, await one.claim(), Failed("Boom", ""))
+    report = await end(one, await one.claim(), AttemptFailed("Boom", ""))
     assert report.retried == 1
     assert (await one.row(id))["attempts"] == 1000
 
@@ -270,9 +270,9 @@ async def test_release_gives_the_attempt_back_and_is_due_at_once(one: Session) -
     (id,) = await one.add()
     (claim,) = await one.claim()
     before = await now(one)
-    report = await end(one, [claim], Released())
+    report = await end(one, [claim], HandedBack())
     row = await one.row(id)
-    assert report.released == 1
+    assert report.handed_back == 1
     assert (row["status"], row["attempts"], row["lease_generation"], row["crashes"]) == ("pending", 0, 1, 0)
     assert before <= row["available_at"] <= await now(one)
     assert [(c.id, c.generation) for c in await one.claim()] == [(id, 2)]
@@ -285,10 +285,10 @@ async def test_release_comes_back_for_what_was_locked_at_that_moment(one: Sessio
     transaction = two.connection.transaction()
     await transaction.start()
     await two.connection.execute("select from holdfast.inbox where id = any ($1) for update", ids[:2])
-    releasing = asyncio.create_task(end(one, claims, Released()))
+    releasing = asyncio.create_task(end(one, claims, HandedBack()))
     await until(two.connection, "select status = 'pending' from holdfast.inbox where id = $1", ids[2])
     await transaction.commit()
-    assert (await releasing).released == 3
+    assert (await releasing).handed_back == 3
     rows = [await one.row(id) for id in ids]
     assert {(row["status"], row["attempts"]) for row in rows} == {("pending", 0)}
 
@@ -297,27 +297,27 @@ async def test_release_does_not_ask_for_ever_for_what_another_has(one: Session, 
     (id,) = await one.add()
     (claim,) = await one.claim("w1")
     await one.connection.execute("update holdfast.inbox set claimed_by = 'w2', lease_generation = 2 where id = $1", id)
-    assert (await end(one, [claim], Released())).released == 0
+    assert (await end(one, [claim], HandedBack())).handed_back == 0
 
 
-async def test_release_worker_hands_back_all_of_one_worker(one: Session) -> None:
+async def test_hand_back_worker_hands_back_all_of_one_worker(one: Session) -> None:
     ids = await one.add(6)
     await one.claim("w1", limit=4)
     await one.claim("w2", limit=1)
-    assert await ending.release_all(one, "w1") == 4
+    assert await ending.hand_back_all(one, "w1") == 4
     states = {id: (await one.row(id))["status"] for id in ids}
     assert [states[id] for id in ids] == ["pending"] * 4 + ["processing", "pending"]
     assert {(await one.row(id))["attempts"] for id in ids[:4]} == {0}
 
 
-async def test_release_worker_comes_back_for_what_a_renewal_holds(one: Session, two: Session) -> None:
+async def test_hand_back_worker_comes_back_for_what_a_renewal_holds(one: Session, two: Session) -> None:
     """Else it would wait for the lease that was renewed just then, for nobody."""
     ids = await one.add(3)
     await one.claim("w1")
     transaction = two.connection.transaction()
     await transaction.start()
     await two.inbox("renew", ids[:2], [1, 1], "w1", 90.0)
-    releasing = asyncio.create_task(ending.release_all(one, "w1"))
+    releasing = asyncio.create_task(ending.hand_back_all(one, "w1"))
     await until(two.connection, "select status = 'pending' from holdfast.inbox where id = $1", ids[2])
     await transaction.commit()
     assert await releasing == 3
@@ -325,16 +325,16 @@ async def test_release_worker_comes_back_for_what_a_renewal_holds(one: Session, 
 
 
 async def test_a_mixed_batch_ends_each_row_its_own_way(one: Session) -> None:
-    await one.add(7)
+    await one.add(9)
     claims = await one.claim()
     outcomes: list[Outcome] = [
-        Completed("1"), Abandoned("no"), Failed("Boom", ""), Failed("Died", "", crashed=True), Snoozed(1), Released(),
-        Completed(),
+        Completed("1"), Ended(Final.FAILED, "no"), AttemptFailed("Boom", ""), AttemptFailed("Died", "", crashed=True),
+        Snoozed(1), HandedBack(), Completed(), Lost(), Ended(Final.CANCELLED, "no"),
     ]  # fmt: skip
     claims[6].generation += 1
-    report = await ending.write(one, "w1", list(zip(claims, outcomes, strict=True)))
-    assert (report.completed, report.abandoned, report.retried, report.snoozed, report.released) == (1, 1, 2, 1, 1)
-    assert report.lost == [claims[6]]
+    report = await ending.write(one, list(zip(claims, outcomes, strict=True)))
+    assert (report.completed, report.failed, report.retried, report.snoozed, report.handed_back) == (1, 1, 2, 1, 1)
+    assert (report.cancelled, report.lost) == (1, [claims[7], claims[6]])
 
 
 async def test_completion_waits_for_who_holds_the_row_and_looks_again(one: Session, two: Session) -> None:
@@ -356,7 +356,7 @@ async def test_completion_waits_for_who_holds_the_row_and_looks_again(one: Sessi
         assert (report.completed, len(report.lost)) == (done, 1 - done)
 
 
-@pytest.mark.parametrize("statement", ["release", "release_worker", "renew", "revive"])
+@pytest.mark.parametrize("statement", ["hand_back", "hand_back_worker", "renew", "revive"])
 async def test_locked_rows_are_skipped_without_waiting(one: Session, two: Session, statement: str) -> None:
     ids = await one.add(3)
     claims = await one.claim("w1")
@@ -364,8 +364,8 @@ async def test_locked_rows_are_skipped_without_waiting(one: Session, two: Sessio
         await one.connection.execute("update holdfast.inbox set status = 'dead_letter'")
     generations = [claim.generation for claim in claims]
     arguments: dict[str, tuple[Any, ...]] = {
-        "release": (ids, generations, "w1"),
-        "release_worker": ("w1", []),
+        "hand_back": (ids, generations, "w1"),
+        "hand_back_worker": ("w1", []),
         "renew": (ids, generations, "w1", 90.0),
         "revive": (ids,),
     }
@@ -373,7 +373,7 @@ async def test_locked_rows_are_skipped_without_waiting(one: Session, two: Sessio
         await two.connection.execute("select from holdfast.inbox where id = $1 for update", ids[1])
         await one.connection.execute("set statement_timeout = '20s'")
         rows = await one.inbox(statement, *arguments[statement])
-        done = {row["id"] for row in rows if statement != "release_worker" or row["released"]}
+        done = {row["id"] for row in rows if statement != "hand_back_worker" or row["handed_back"]}
     assert done == {ids[0], ids[2]}
 
 
@@ -382,4 +382,4 @@ async def test_locked_rows_are_skipped_without_waiting(one: Session, two: Sessio
     [(None, Completed()), (5, Completed("5")), ("x", Completed('"x"'))],
 )
 def test_what_a_handlers_value_means(value: object, outcome: Outcome) -> None:
-    assert outcome_of(value, json.dumps) == outcome
+    assert returned(value) == outcome

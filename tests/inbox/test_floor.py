@@ -26,7 +26,8 @@ from holdfast.db.database import Connection
 from holdfast.db.link import Link
 from holdfast.errors import Unreachable
 from holdfast.inbox import claim as claim_module
-from holdfast.inbox.claim import CALL, RUNNING, FreeCourse, Known
+from holdfast.inbox.about import about
+from holdfast.inbox.claim import FreeCourse, Known
 from holdfast.inbox.ending import write
 from holdfast.model.outcome import Completed
 
@@ -115,7 +116,7 @@ async def consume(url: str, name: str, witness: Witness, rescanning: bool) -> No
         calls.append(call)
         witness.taken.extend((claim.id, call) for claim in batch.claims)
         if batch.claims:
-            await write(link, name, [(claim, Completed()) for claim in batch.claims])
+            await write(link, [(claim, Completed()) for claim in batch.claims])
         if not witness.producing and began > max(witness.ready.values(), default=0.0):
             left -= 1
         await asyncio.sleep(POLL)
@@ -239,7 +240,7 @@ async def test_an_ordinary_role_reads_which_xids_run(one: Session, producer: Con
         await one.connection.execute("set local role holdfast_test_plain")
         rows = await one.claim_rows("w1", 1, rescan=True)
         await transaction.rollback()
-        assert xid in rows[-1][CALL][RUNNING]
+        assert xid in about(rows[-1]["about"]).running
 
 
 async def test_a_transaction_set_aside_is_found_by_the_claim_that_sees_it_end(

@@ -16,13 +16,13 @@ Arguments = Callable[[UUID, int, int, str], tuple[Any, ...]]
 """Of id, generation, fence and worker."""
 
 WORKERS_STATEMENTS: dict[str, Arguments] = {
-    "complete": lambda id, generation, fence, worker: ([id], [generation], ["1"], [None], worker),
-    "fail": lambda id, generation, fence, worker: ([id], [generation], ["e"], ["{}"], worker, False),
+    "complete": lambda id, generation, fence, worker: ([id], [generation], ["1"], [None], [None], worker),
+    "fail": lambda id, generation, fence, worker: ([id], [generation], ["e"], ["{}"], [None], [False], [False], worker),
     "snooze": lambda id, generation, fence, worker: ([id], [generation], [1.0], worker),
-    "release": lambda id, generation, fence, worker: ([id], [generation], worker),
+    "hand_back": lambda id, generation, fence, worker: ([id], [generation], worker),
     "renew": lambda id, generation, fence, worker: ([id], [generation], worker, 90.0),
     # The keeper's word about a whole process: it names no generation, since it means all of them.
-    "release_worker": lambda id, generation, fence, worker: (worker, []),
+    "hand_back_worker": lambda id, generation, fence, worker: (worker, []),
     # The fence is one claim's alone, so it stands for worker and generation.
     "once_enter": lambda id, generation, fence, worker: ("key", id, fence),
 }
@@ -70,14 +70,14 @@ async def test_the_owner_can_write(one: Session, statement: str) -> None:
 async def test_a_stale_fence_changes_nothing(one: Session, statement: str) -> None:
     (id,) = await one.add()
     (first,) = await one.claim("w1")
-    await one.inbox("release", [id], [first.generation], "w1")
+    await one.inbox("hand_back", [id], [first.generation], "w1")
     (claim,) = await one.claim("w1")
     attempts = {
         "older generation": (first.generation, first.fence, "w1"),
         "newer generation": (claim.generation + 1, claim.fence + 1, "w1"),
         "another worker": (claim.generation, claim.fence, "w2"),
     }
-    if statement == "release_worker":
+    if statement == "hand_back_worker":
         attempts = {"another worker": attempts["another worker"]}
     elif statement == "once_enter":
         del attempts["another worker"]
@@ -110,7 +110,7 @@ async def test_a_row_that_is_not_processing_is_left_alone(one: Session, statemen
 async def test_a_row_that_is_gone_stays_gone(one: Session, statement: str) -> None:
     (id,) = await one.add()
     (claim,) = await one.claim("w1")
-    await one.inbox("complete", [id], [claim.generation], ["1"], [None], "w1")
+    await one.inbox("complete", [id], [claim.generation], ["1"], [None], [None], "w1")
     before = await one.snapshot()
     await one.inbox(statement, *WORKERS_STATEMENTS[statement](id, claim.generation, claim.fence, "w1"))
     assert await one.snapshot() == before

@@ -42,7 +42,7 @@ def course(link: Link) -> GuardedCourse:
 
 async def claim_and_end(one: Session, here: GuardedCourse, limit: int = 25) -> None:
     for claim in (await here.claim(limit)).claims:
-        await write(one, "w1", [(claim, Completed())])
+        await write(one, [(claim, Completed())])
         here.vacate(claim)
 
 
@@ -83,7 +83,7 @@ async def test_what_another_worker_parked_is_taken_over(
         here.vacate(claim)
         assert await here.hand_over(link, 25) == [], "its head still runs"
         here.vacate(claim)
-    await write(one, "w1", [(claim, Completed())])
+    await write(one, [(claim, Completed())])
     here.vacate(claim)
     asked.clear()
     assert [claim.id for claim in await here.hand_over(link, 25)] == [second]
@@ -102,7 +102,7 @@ async def test_a_key_that_falls_vacant_while_a_claim_passes_its_next_row_is_not_
     async with gate(one.database.url or ""):
         passing = asyncio.create_task(here.claim(25))
         await until(one.connection, WAITS)
-        await write(one, "w1", [(first, Completed())])
+        await write(one, [(first, Completed())])
         here.vacate(first)
         other = Link(one.database, "other keys")
         assert (await here.hand_over(other, 25), here.vacated) == ([], 0)

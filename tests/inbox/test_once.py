@@ -42,7 +42,7 @@ async def test_another_live_attempt_inside_means_busy(one: Session) -> None:
 async def test_the_next_attempt_of_the_same_job_enters(one: Session) -> None:
     claim = await claim_one(one)
     assert await enter(one, "mail", claim.id, claim.fence) is Entry.FIRST
-    await one.inbox("release", [claim.id], [claim.generation], "w1")
+    await one.inbox("hand_back", [claim.id], [claim.generation], "w1")
     (again,) = await one.claim("w2")
     assert await enter(one, "mail", again.id, again.fence) is Entry.FIRST
     with pytest.raises(LeaseLost):
@@ -54,7 +54,7 @@ async def test_an_older_claim_does_not_enter_after_a_newer_one(one: Session) -> 
     older, newer = await claim_one(one, "w1"), await claim_one(one, "w2")
     assert older.fence < newer.fence
     assert await enter(one, "mail", newer.id, newer.fence) is Entry.FIRST
-    await one.inbox("release", [newer.id], [newer.generation], "w2")
+    await one.inbox("hand_back", [newer.id], [newer.generation], "w2")
     assert await enter(one, "mail", older.id, older.fence) is Entry.BUSY
     assert await one.connection.fetchval("select fence from holdfast.once") == newer.fence
     (again,) = await one.claim("w2")
@@ -70,7 +70,7 @@ async def test_the_same_attempt_may_try_its_block_anew(one: Session) -> None:
 
 async def test_an_attempt_that_lost_its_job_does_not_enter(one: Session) -> None:
     claim = await claim_one(one)
-    await one.inbox("release", [claim.id], [claim.generation], "w1")
+    await one.inbox("hand_back", [claim.id], [claim.generation], "w1")
     with pytest.raises(LeaseLost):
         await enter(one, "mail", claim.id, claim.fence)
     await one.claim("w2")
@@ -82,7 +82,7 @@ async def test_an_attempt_that_lost_its_job_does_not_enter(one: Session) -> None
 async def test_a_stale_attempt_whose_effect_happened_still_leaves_its_marker(one: Session) -> None:
     claim = await claim_one(one)
     await enter(one, "mail", claim.id, claim.fence)
-    await one.inbox("release", [claim.id], [claim.generation], "w1")
+    await one.inbox("hand_back", [claim.id], [claim.generation], "w1")
     (again,) = await one.claim("w2")
     await finish(one, "mail", claim.fence)
     assert await enter(one, "mail", again.id, again.fence) is Entry.DONE

@@ -7,16 +7,16 @@ import pytest
 from tests.support.inbox import Session, move_clock, until_waiting
 
 from holdfast.inbox import ending
-from holdfast.model.outcome import Completed, Failed
+from holdfast.model.outcome import AttemptFailed, Completed
 
 
 async def test_cancelling_a_waiting_job_ends_it_at_once(one: Session) -> None:
     id = await one.connection.fetchval("select holdfast.enqueue('job', delay => '1 hour', idempotency_key => 'k')")
     (row,) = await one.inbox("cancel", id, "not needed")
-    assert row["status"] == "failed"
+    assert row["status"] == "cancelled"
     kept = await one.archived(id)
     assert kept is not None
-    assert (kept["status"], kept["last_error"], kept["attempts"]) == ("failed", "not needed", 0)
+    assert (kept["status"], kept["last_error"], kept["attempts"]) == ("cancelled", "not needed", 0)
     assert kept["cancel_requested_at"] is not None
     assert await one.connection.fetchval("select expires_at is not null from holdfast.dedupe")
     assert await one.inbox("cancel", id, "again") == []
@@ -50,12 +50,12 @@ async def test_cancel_against_complete(one: Session, two: Session, first: str) -
     (claim,) = await one.claim("w1")
     async with two.connection.transaction():
         if first == "complete":
-            await ending.write(two, "w1", [(claim, Completed())])
+            await ending.write(two, [(claim, Completed())])
             waiting: asyncio.Task[object] = asyncio.create_task(one.inbox("cancel", id, "enough"))
         else:
             (told,) = await two.inbox("cancel", id, "enough")
             assert told["status"] == "processing"
-            waiting = asyncio.create_task(ending.write(one, "w1", [(claim, Completed())]))
+            waiting = asyncio.create_task(ending.write(one, [(claim, Completed())]))
         await until_waiting(two.connection, one.pid)
     second = await waiting
     kept = await one.archived(id)
@@ -79,7 +79,7 @@ async def test_cancel_judges_the_row_as_it_is_after_the_wait(one: Session, two: 
         if becomes == "claimed":
             await two.claim("w1")
         else:
-            await two.inbox("release", [id], [1], "w1")
+            await two.inbox("hand_back", [id], [1], "w1")
         waiting = asyncio.create_task(one.inbox("cancel", id, "enough"))
         await until_waiting(two.connection, one.pid)
     (row,) = await waiting
@@ -87,14 +87,14 @@ async def test_cancel_judges_the_row_as_it_is_after_the_wait(one: Session, two: 
         assert row["status"] == "processing"
         assert (await one.row(id))["cancel_requested_at"] is not None
     else:
-        assert row["status"] == "failed"
+        assert row["status"] == "cancelled"
         assert await one.archived(id) is not None
 
 
 async def test_revive_gives_all_attempts_back_and_the_next_claim_raises_the_generation(one: Session) -> None:
     (id,) = await one.add(max_attempts=1)
     (claim,) = await one.claim()
-    await ending.write(one, "w1", [(claim, Failed("Boom", "once", crashed=True))])
+    await ending.write(one, [(claim, AttemptFailed("Boom", "once", crashed=True))])
     dead = await one.row(id)
     assert dead["status"] == "dead_letter"
     assert [row[0] for row in await one.inbox("revive", [id])] == [id]
@@ -106,7 +106,7 @@ async def test_revive_gives_all_attempts_back_and_the_next_claim_raises_the_gene
     (again,) = await one.claim("w2")
     assert (again.id, again.generation, again.attempt) == (id, 2, 1)
     assert again.fence > claim.fence
-    late = await ending.write(one, "w1", [(claim, Completed())])
+    late = await ending.write(one, [(claim, Completed())])
     assert late.lost == [claim]
 
 
@@ -116,13 +116,13 @@ async def test_revive_with_rows_in_flight_touches_only_dead_letters(one: Session
     await one.connection.execute("update holdfast.inbox set status = 'dead_letter' where id = any($1::uuid[])", ids[:2])
     held = {id: await one.row(id) for id in ids[2:]}
     async with two.connection.transaction():
-        await ending.write(two, "w1", [(claims[ids[2]], Completed())])
+        await ending.write(two, [(claims[ids[2]], Completed())])
         revived = {row[0] for row in await one.inbox("revive", ids)}
     assert revived == set(ids[:2])
     assert {id: await one.row(id) for id in ids[3:]} == {id: held[id] for id in ids[3:]}
     assert await one.archived(ids[2]) is not None
     assert await one.inbox("revive", ids) == []
-    report = await ending.write(one, "w1", [(claims[ids[3]], Completed())])
+    report = await ending.write(one, [(claims[ids[3]], Completed())])
     assert report.completed == 1
 
 

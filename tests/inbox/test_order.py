@@ -8,12 +8,12 @@ import asyncpg
 from tests.support.inbox import Session, guarded_arguments, move_clock, until_waiting
 from tests.support.pooler import direct
 
-from holdfast.inbox import claim as free
+from holdfast.inbox.about import Key, about
 from holdfast.inbox.ending import write
-from holdfast.inbox.guarded import CALL, PASSED, claims_of
+from holdfast.inbox.guarded import claims_of
 from holdfast.model.floor import START
 from holdfast.model.job import Claim
-from holdfast.model.outcome import Completed, Failed, Outcome, Released, Snoozed
+from holdfast.model.outcome import AttemptFailed, Completed, HandedBack, Outcome, Snoozed
 
 KEY = ("default", "k")
 
@@ -26,8 +26,8 @@ async def statuses(session: Session, ids: Sequence[UUID]) -> list[str]:
     return [(await session.row(id))["status"] for id in ids]
 
 
-async def end(session: Session, claim: Claim, outcome: Outcome, worker: str = "w1") -> None:
-    await write(session, worker, [(claim, outcome)])
+async def end(session: Session, claim: Claim, outcome: Outcome) -> None:
+    await write(session, [(claim, outcome)])
 
 
 async def test_the_head_is_claimed_and_the_rest_is_parked(one: Session) -> None:
@@ -42,9 +42,10 @@ async def test_the_head_is_claimed_and_the_rest_is_parked(one: Session) -> None:
 async def test_what_is_not_parked_is_passed_and_found_through_its_key(one: Session) -> None:
     ids = await add(one, 3)
     rows = await one.guarded_rows(park=False)
-    (claim,) = claims_of(rows)
-    assert (claim.id, rows[0][CALL][PASSED]) == (ids[0], (["default"], ["k"]))
-    assert [row["lane"] for row in rows[1:]] == [0]  # nothing was left: the floor may go on
+    (claim,) = claims_of("w1", rows[1:])
+    told = about(rows[0]["about"])
+    assert (claim.id, told.passed) == (ids[0], [Key("default", "k")])
+    assert (told.left, told.stops) == (0, ())  # the floor may go on
     assert await statuses(one, ids) == ["processing", "pending", "pending"]
     await end(one, claim, Completed())
     assert await one.claim_guarded(look=0, vacated=[KEY], hint=START) == []  # before the floor: met on the way
@@ -54,8 +55,8 @@ async def test_what_is_not_parked_is_passed_and_found_through_its_key(one: Sessi
 async def test_the_free_claim_leaves_ordered_and_owned_rows_alone_and_says_that_they_wait(one: Session) -> None:
     await add(one)
     (last,) = await one.claim_rows("w1", 25, rescan=True)
-    call = last[free.CALL]
-    assert (call[free.FOUND], call[free.GUARDED]) == (0, True)
+    told = about(last["about"])
+    assert (told.found, told.guarded) == (0, True)
     assert await one.claim() == []
 
 
@@ -81,7 +82,7 @@ async def test_priority_is_ignored_within_a_key(one: Session) -> None:
 async def test_a_failed_head_holds_its_key_until_it_succeeds(one: Session) -> None:
     head, following = await add(one, 2)
     (claim,) = await one.claim_guarded()
-    await end(one, claim, Failed("Boom", ""))
+    await end(one, claim, AttemptFailed("Boom", ""))
     assert await one.claim_guarded(vacated=[KEY]) == []
     assert await statuses(one, [head, following]) == ["pending", "blocked"]
     await move_clock(one.connection, 60)
@@ -94,7 +95,7 @@ async def test_a_failed_head_holds_its_key_until_it_succeeds(one: Session) -> No
 async def test_a_dead_head_lets_go_of_its_key(one: Session) -> None:
     head, following = await add(one, 2, max_attempts=1)
     (claim,) = await one.claim_guarded()
-    await end(one, claim, Failed("Boom", ""))
+    await end(one, claim, AttemptFailed("Boom", ""))
     assert (await one.row(head))["status"] == "dead_letter"
     assert [claim.id for claim in await one.claim_guarded(vacated=[KEY])] == [following]
 
@@ -102,7 +103,7 @@ async def test_a_dead_head_lets_go_of_its_key(one: Session) -> None:
 async def test_a_head_that_waits_is_skipped_when_asked_for_and_comes_first_when_it_is_due(one: Session) -> None:
     head, second, third = await add(one, 3, skips=True)
     (claim,) = await one.claim_guarded()
-    await end(one, claim, Failed("Boom", ""))
+    await end(one, claim, AttemptFailed("Boom", ""))
     (claim,) = await one.claim_guarded(vacated=[KEY])
     assert claim.id == second
     await move_clock(one.connection, 60)
@@ -135,7 +136,7 @@ async def test_a_head_that_is_released_while_a_claim_is_under_way_is_not_skipped
 
 async def test_a_snoozed_or_released_head_is_still_the_head(one: Session) -> None:
     head, following = await add(one, 2)
-    for outcome in (Snoozed(1.0), Released()):
+    for outcome in (Snoozed(1.0), HandedBack()):
         (claim,) = await one.claim_guarded()
         assert (claim.id, claim.attempt) == (head, 1)
         await end(one, claim, outcome)
@@ -156,7 +157,7 @@ async def test_a_row_that_committed_late_waits_for_the_one_that_runs_and_is_next
     (third,) = await add(one)
     assert await one.claim_guarded() == []
     assert await statuses(one, [early, third]) == ["blocked", "blocked"]
-    await end(one, claim, Failed("Boom", ""))  # back to pending: now the early one is the head
+    await end(one, claim, AttemptFailed("Boom", ""))  # back to pending: now the early one is the head
     (claim,) = await one.claim_guarded(vacated=[KEY])
     assert claim.id == early
     await end(one, claim, Completed())
@@ -169,10 +170,10 @@ async def test_a_key_in_another_hand_is_left_and_the_floor_is_told(one: Session,
     ids = await add(one, 2)
     async with two.connection.transaction():
         await two.connection.fetchval("select pg_try_advisory_xact_lock(holdfast.key_lock('default', 'k'))")
-        rows = await one.guarded_rows()
-        assert [(row["lane"], row["id"], row["seq"]) for row in rows[1:]] == [
-            (2, None, (await one.row(id))["seq"]) for id in ids
-        ]
+        (row,) = await one.guarded_rows()
+        told = about(row["about"])
+        first = await one.row(ids[0])
+        assert (told.left, told.stops) == (2, [(2, first["available_at"], first["seq"])])
         assert await statuses(one, ids) == ["pending", "pending"]
     assert [claim.id for claim in await one.claim_guarded()] == [ids[0]]
 
@@ -182,7 +183,8 @@ async def test_more_heads_than_room_are_left_pending(one: Session) -> None:
     rows = await one.guarded_rows(take=2)
     taken = {row["id"] for row in rows if row["id"]}
     assert len(taken) == 2
-    assert [row["lane"] for row in rows[1:] if not row["id"]] == [2, 2]
+    told = about(rows[0]["about"])
+    assert (told.found, told.left, [lane for lane, *_ in told.stops]) == (4, 2, [2])
     assert await statuses(one, [id for id in ids if id not in taken]) == ["pending", "pending"]
 
 
@@ -239,15 +241,15 @@ async def test_a_locked_head_is_left_and_nobody_waits(one: Session, two: Session
     async with two.connection.transaction():
         await two.connection.execute("select from holdfast.inbox where id = $1 for update", following)
         assert await one.claim_guarded(vacated=[KEY]) == []
-        assert await one.connection.fetchval("select holdfast.release_heads(array['default'], array['k'])") == 0
-    assert await one.connection.fetchval("select holdfast.release_heads(array['default'], array['k'])") == 1
+        assert await one.connection.fetchval("select holdfast.unpark_heads(array['default'], array['k'])") == 0
+    assert await one.connection.fetchval("select holdfast.unpark_heads(array['default'], array['k'])") == 1
     assert (await one.row(following))["status"] == "pending"
 
 
 async def test_releasing_leaves_a_key_that_is_at_work(one: Session) -> None:
     ids = await add(one, 2)
     await one.claim_guarded()
-    assert await one.connection.fetchval("select holdfast.release_heads(array['default'], array['k'])") == 0
+    assert await one.connection.fetchval("select holdfast.unpark_heads(array['default'], array['k'])") == 0
     assert await statuses(one, ids) == ["processing", "blocked"]
 
 

@@ -6,6 +6,7 @@ from tests.support.inbox import Session, move_clock
 
 from holdfast.db.link import Link
 from holdfast.inbox.renew import cancelled, renew
+from holdfast.model.job import Hold
 
 
 async def test_renew_moves_the_lease_and_nothing_else(one: Session) -> None:
@@ -32,15 +33,15 @@ async def test_a_lease_that_ran_out_is_kept_while_nobody_took_it(one: Session) -
 async def test_renewed_lost_and_merely_locked_are_told_apart(one: Session, two: Session) -> None:
     ids = await one.add(4)
     claims = await one.claim("w1")
-    await one.inbox("release", [ids[2]], [1], "w1")
+    await one.inbox("hand_back", [ids[2]], [1], "w1")
     await two.claim("w2")
     link = Link(one.database, "keeper")
     async with two.connection.transaction():
         await two.connection.execute("select from holdfast.inbox where id = $1 for update", ids[1])
-        renewal = await renew(link, "w1", [(claim.id, claim.generation) for claim in claims], 90.0)
+        renewal = await renew(link, [Hold("w1", claim.id, claim.generation) for claim in claims], 90.0)
     assert renewal.renewed == {ids[0], ids[3]}
     assert renewal.lost == {ids[2]}
-    everything = await renew(link, "w1", [(ids[0], 1), (ids[1], 1)], 90.0)
+    everything = await renew(link, [Hold("w1", ids[0], 1), Hold("w1", ids[1], 1)], 90.0)
     assert (everything.renewed, everything.lost) == ({ids[0], ids[1]}, set())
     await link.close()
 
@@ -61,6 +62,6 @@ async def test_cancellations_are_told_to_each_worker(one: Session) -> None:
     for id in (ids[0], ids[3]):
         await one.inbox("cancel", id, "enough")
     link = Link(one.database, "keeper")
-    assert await cancelled(link, ["w1", "w2"]) == {"w1": {(ids[0], 1)}, "w2": {(ids[3], 1)}}
-    assert await cancelled(link, ["w1"]) == {"w1": {(ids[0], 1)}}
+    assert await cancelled(link, ["w1", "w2"]) == {Hold("w1", ids[0], 1), Hold("w2", ids[3], 1)}
+    assert await cancelled(link, ["w1"]) == {Hold("w1", ids[0], 1)}
     await link.close()

@@ -6,7 +6,8 @@ import pytest
 
 from holdfast.errors import InvalidInput
 from holdfast.model.limits import Limits
-from holdfast.model.outcome import Abandoned, Fail, Failed, Snooze, Snoozed, failure, outcome_of, trim
+from holdfast.model.outcome import AttemptFailed, Ended, Fail, Final, Snooze, Snoozed, failure, trim
+from holdfast.worker.deciding import returned
 
 
 @pytest.mark.parametrize("size", [40, 100, 1024])
@@ -37,15 +38,15 @@ def test_a_failure_is_recorded_with_its_trace() -> None:
 
 def test_records_and_reasons_are_bounded() -> None:
     limits = Limits(error_bytes=1000)
-    failed = Failed("E" * 5000, "m" * 5000, "t" * 5000)
+    failed = AttemptFailed("E" * 5000, "m" * 5000, "t" * 5000)
     assert len(failed.last_error(limits)) <= 1000
     assert len(failed.record(limits)) <= 1400
-    assert len(Abandoned("r" * 5000).last_error(limits)) <= 1000
+    assert len(Ended(Final.FAILED, "r" * 5000).last_error(limits)) <= 1000
 
 
 def test_endings_are_values() -> None:
-    assert outcome_of(Snooze("5m"), json.dumps) == Snoozed(300.0)
-    assert outcome_of(Fail("why"), json.dumps) == Abandoned("why")
+    assert returned(Snooze("5m")) == Snoozed(300.0)
+    assert returned(Fail("why")) == Ended(Final.FAILED, "why")
 
 
 @pytest.mark.parametrize("delay", [-1, "soon", float("nan"), float("inf")])

@@ -101,9 +101,9 @@ HOT: dict[str, Expected] = {
                            vacated=[("mail", "vacant 1"), ("mail", "vacant 2")]),
          guarded_arguments(queues=QUEUES, suspects=True)],
         before=ORDERED,
-        functions=["owned_candidate as", "array[i.id]", "select v.queue, v.key", "head.id as head",
-                   "lockable as materialized", "put_aside as materialized", "free as materialized",
-                   "i.ctid = any (t_places)"],
+        functions=["shared as materialized", "i.crashes > 0", "select v.queue, v.key", "head.id as head",
+                   "lockable as materialized", "behind as materialized", "free as materialized",
+                   "i.ctid = any (places)"],
     ),
     "inbox/parked": Expected({"idx_inbox_blocked": "queue"}, [(["mail", "nothing"],)], before=ORDERED),
     "inbox/patrol": Expected(
@@ -111,14 +111,16 @@ HOT: dict[str, Expected] = {
     ),
     # Endings, and what is in flight
     "inbox/complete": Expected(
-        {**PKEY, **DEDUPE}, [(IDS, GENERATIONS, NOTHING, NOTHING, "w1")], follows_its_ids=True
+        {**PKEY, **DEDUPE}, [(IDS, GENERATIONS, NOTHING, NOTHING, NOTHING, "w1")], follows_its_ids=True
     ),
-    "inbox/fail": Expected(PKEY, [(IDS, GENERATIONS, NOTHING, NOTHING, "w1", False)], follows_its_ids=True),
+    "inbox/fail": Expected(
+        {}, [(IDS, GENERATIONS, NOTHING, NOTHING, [None], [False], [False], "w1")], functions=["when f.crashed then"]
+    ),
     "inbox/snooze": Expected(PKEY, [(IDS, GENERATIONS, [1.0] * len(IDS), "w1")], follows_its_ids=True),
     "inbox/renew": Expected(PKEY, [(IDS, GENERATIONS, "w1", 90.0)], sorts=True),
-    "inbox/release": Expected(PKEY, [(IDS, GENERATIONS, "w1")], sorts=True),
+    "inbox/hand_back": Expected(PKEY, [(IDS, GENERATIONS, "w1")], sorts=True),
     # Once per death of a worker, what is in flight.
-    "inbox/release_worker": Expected({"idx_inbox_stale_processing": "", **PKEY}, [("w1", [])]),
+    "inbox/hand_back_worker": Expected({"idx_inbox_stale_processing": "", **PKEY}, [("w1", [])]),
     "inbox/held": Expected(PKEY, [(IDS, GENERATIONS, "w1")]),
     "inbox/confirm": Expected(ARCHIVE, [(IDS, GENERATIONS, "w1")]),
     # It holds only what was cancelled while running.
@@ -167,7 +169,7 @@ HOT: dict[str, Expected] = {
     "housekeeping/forget_entered": Expected(
         {"idx_once_entered": "entered_at>=", **ONCE, **PKEY}, [(500, RECENT)], sorts=True
     ),
-    "housekeeping/release": Expected(
+    "housekeeping/unpark": Expected(
         {}, [(["mail", "mail"], ["vacant 1", "vacant 2"])], before=ORDERED, functions=["head as materialized"]
     ),
     "housekeeping/disown": Expected({"idx_inbox_bucket_claim": "queue", **PKEY}, [(1000, 10_000)]),
@@ -178,20 +180,22 @@ HOT: dict[str, Expected] = {
 }  # fmt: skip
 
 NESTED: dict[str, Expected] = {
-    # holdfast.claim_guarded, whose plans are always generic
-    "owned_candidate as": Expected(
+    # holdfast.claim_guarded and its parts, whose plans are always generic
+    "shared as materialized": Expected(
         {"idx_inbox_ordered_claim": LANE, "idx_inbox_bucket_claim": f"partition_bucket {LANE}"}
     ),
-    "array[i.id]": Expected({"idx_inbox_suspect": "available_at"}),
+    "i.crashes > 0": Expected({"idx_inbox_suspect": "available_at"}),
     "select v.queue, v.key": Expected(
         {"idx_inbox_blocked": "queue partition_key"}
     ),
     "head.id as head": Expected(OF_KEY),
     "lockable as materialized": Expected(PKEY),
-    "put_aside as materialized": Expected(PKEY),
+    "behind as materialized": Expected(PKEY),
     "free as materialized": Expected(PKEY),
-    "i.ctid = any (t_places)": Expected({"Tid Scan": ""}),
-    # holdfast.release_heads
+    "i.ctid = any (places)": Expected({"Tid Scan": ""}),
+    # holdfast.fail_attempts
+    "when f.crashed then": Expected(PKEY),
+    # holdfast.unpark_heads
     "head as materialized": Expected(
         {**OF_KEY, **PKEY}
     ),

@@ -86,10 +86,10 @@ async def test_a_statement_that_is_changed_for_the_worse_is_noticed(
 @pytest.mark.parametrize(
     ("function", "before", "after", "complaint"),
     [
-        ("claim_guarded", "order by i.available_at, i.seq", "order by i.created_at", "has a Sort"),
-        ("claim_guarded", "and i.partition_bucket = own.bucket", "", "without a bound on partition_bucket"),
+        ("candidates", "order by i.available_at, i.seq", "order by i.created_at", "has a Sort"),
+        ("candidates", "and i.partition_bucket = o.bucket", "", "without a bound on partition_bucket"),
         (
-            "release_heads",
+            "unpark_heads",
             "get diagnostics",
             "perform count(*) from holdfast.inbox; get diagnostics",
             "not in the contract",

@@ -43,7 +43,7 @@ async def test_claims_stay_flat_with_the_floor_and_grow_without(one: Session, mi
     done = 0
     while done < JOBS:
         batch = await claimer.claim(500)
-        await write(link, "w1", [(claim, Completed()) for claim in batch.claims])
+        await write(link, [(claim, Completed()) for claim in batch.claims])
         done += len(batch.claims)
         with_floor.append(await buffers(one, claimer.floor.starts(rescan=False)))
         without.append(await buffers(one, None))

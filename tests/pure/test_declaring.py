@@ -133,6 +133,7 @@ def test_a_default_is_left_to_the_function_that_runs(hf: Holdfast) -> None:
 
 def test_a_context_tells_its_job() -> None:
     claim = Claim(
+        worker="w1",
         id=None, generation=3, fence=9, attempt=2, max_attempts=5, kind="k", version=1, payload="{}", queue="q",  # type: ignore[arg-type]
         key="key", headers='{"a": "b"}', idempotency_key=None,
     )  # fmt: skip

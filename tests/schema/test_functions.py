@@ -12,7 +12,7 @@ from tests.pure.test_identity import VECTORS
 from tests.support.pooler import direct
 
 from holdfast.model.keys import bucket
-from holdfast.schema.migrate import migrations
+from holdfast.schema.functions import functions
 
 
 def test_sql_and_python_agree_on_buckets(migrated_url: str) -> None:
@@ -32,8 +32,9 @@ def test_sql_and_python_agree_on_any_text(migrated_url: str, keys: list[str]) ->
 
 
 def fallback() -> str:
-    """The body that servers before PostgreSQL 18 get, from the migration itself."""
-    found = re.search(r"return encode\(.*?::uuid;", migrations()[6].text, re.DOTALL)
+    """The body that servers before PostgreSQL 18 get."""
+    (uuidv7,) = (function for function in functions() if function.name == "uuidv7")
+    found = re.search(r"return encode\(.*?::uuid;", uuidv7.text, re.DOTALL)
     assert found
     return found[0]
 

@@ -7,6 +7,7 @@ The golden text is `golden.txt` beside this file. After a migration was added, r
 
 import asyncio
 import os
+import re
 import uuid
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.support.waiting import until_blocked
 
 from holdfast import Holdfast, SchemaError
 from holdfast.schema import migrate as runner
+from holdfast.schema.functions import functions
 from holdfast.schema.migrate import check, migrate, migrations, newest, pending, script
 
 GOLDEN = Path(__file__).with_name("golden.txt")
@@ -106,15 +108,71 @@ async def test_a_newer_schema_is_refused(migrated_url: str) -> None:
     try:
         await check(connection, "holdfast")
         await connection.execute("insert into holdfast.migrations values ($1, 'of_tomorrow')", newest() + 1)
-        for refused in (
-            migrate(database_at(migrated_url)),
-            pending(database_at(migrated_url)),
-            check(connection, "holdfast"),
-        ):
+        for refused in (migrate(database_at(migrated_url)), pending(database_at(migrated_url))):
             with pytest.raises(SchemaError, match=f"at version {newest() + 1}, this release knows only {newest()}"):
                 await refused
+        with pytest.raises(SchemaError, match=f"migration {newest() + 1} is not compatible with it"):
+            await check(connection, "holdfast")
     finally:
         await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("oldest", "refused"),
+    [([0], None), ([0, -3], None), ([None], 1), ([1], 1), ([0, None], 2), ([None, 0], 1), ([0, 2, 0], 2)],
+)
+async def test_workers_run_on_newer_schemas_that_are_marked_compatible(
+    migrated_url: str, oldest: list[int | None], refused: int | None
+) -> None:
+    """All the migrations that they do not know must be compatible; relative to this release's version."""
+    connection = await asyncpg.connect(direct(migrated_url))
+    try:
+        for number, since in enumerate(oldest, start=newest() + 1):
+            values = number, None if since is None else newest() + since
+            await connection.execute("insert into holdfast.migrations values ($1, 'of_tomorrow', now(), $2)", *values)
+        if refused is None:
+            await check(connection, "holdfast")
+        else:
+            with pytest.raises(SchemaError, match=f"migration {newest() + refused} is not compatible with it"):
+                await check(connection, "holdfast")
+    finally:
+        await connection.close()
+
+
+def test_a_migration_says_from_which_version_on_it_is_compatible() -> None:
+    assert all(migration.oldest is None for migration in migrations()), "none so far"
+    assert runner._oldest("-- What it does.\n-- Compatible from 9: old workers do not read it.\ncreate …") == 9
+    assert runner._oldest("create table compatible_from (id int)") is None
+
+
+async def test_a_function_whose_body_has_changed_is_installed_again(migrated_url: str) -> None:
+    database = database_at(migrated_url)
+    connection = await asyncpg.connect(direct(migrated_url))
+    try:
+        await connection.execute(
+            "create or replace function holdfast.setting(name text) returns jsonb language sql stable return '1'::jsonb"
+        )
+        assert await pending(database) == [], "who changes it by hand knows what he does"
+        await connection.execute("update holdfast.functions set digest = 'of another release' where name = 'setting'")
+        assert [step.title for step in await pending(database)] == ["function setting"]
+        assert [step.title for step in await migrate(database)] == ["function setting"]
+        assert await migrate(database) == await pending(database) == []
+        assert await connection.fetchval("select holdfast.setting('bucket_count')") == "1024"
+        await check(connection, "holdfast")
+    finally:
+        await connection.close()
+
+
+def test_each_file_holds_the_function_of_its_name() -> None:
+    for function in functions():
+        made = set(re.findall(r"create or replace function holdfast\.(\w+)\(", function.text))
+        assert made == {function.name}
+        assert function.text.startswith("-- "), f"{function.name}: say what it is for"
+
+
+def test_functions_come_after_those_that_they_call() -> None:
+    order = [function.name for function in functions()]
+    assert order.index("setting") < order.index("backoff") < order.index("fail_attempts")
 
 
 async def test_a_missing_or_older_schema_says_what_to_run(database_url: str) -> None:

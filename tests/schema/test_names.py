@@ -22,6 +22,7 @@ from tests.support.pooler import direct
 
 from holdfast import Holdfast
 from holdfast.db.statements import statement
+from holdfast.schema.functions import functions
 from holdfast.schema.migrate import migrations
 
 ROOMS = ("inbox", "housekeeping", "ownership", "worker", "views", "bench")
@@ -50,7 +51,11 @@ def calls(text: str) -> set[str]:
 
 
 TEXTS = {name: statement(*name, "holdfast") for name in STATEMENTS}
-CALLED = sorted(set[str]().union(*map(calls, [*TEXTS.values(), *(migration.text for migration in migrations())])))
+CALLED = sorted(
+    set[str]().union(
+        *map(calls, [*TEXTS.values(), *(step.text for step in migrations()), *(step.text for step in functions())])
+    )
+)
 
 TRAPS = """
 create function public.sprung(what text) returns void language plpgsql as $$
@@ -249,13 +254,13 @@ async def test_a_worker_runs_nothing_of_another(worker: Session) -> None:
     claims = [*await worker.claim(rescan=True), *await worker.claim_guarded(rescan=True)]
     assert len(claims) == 4
     failed, swept, *done = claims
-    await worker.inbox("fail", [failed.id], [1], ["E: no"], ['{"error": "E"}'], "w1", False)
+    await worker.inbox("fail", [failed.id], [1], ["E: no"], ['{"error": "E"}'], [None], [False], [False], "w1")
     await worker.connection.execute(
         "update holdfast.inbox i set lease_expires_at = '2026-01-01'::timestamptz where i.id = $1", swept.id
     )
     begin = datetime(2025, 1, 1, tzinfo=UTC), UUID(int=0)
     await worker.run("housekeeping", "sweep", *begin, datetime.now(UTC), 10)
-    await worker.inbox("complete", [one.id for one in done], [1, 1], [None, None], [None, None], "w1")
+    await worker.inbox("complete", [one.id for one in done], [1, 1], [], [], [], "w1")
     waiting = await worker.connection.fetch(
         "select i.id from holdfast.inbox i where i.errors is not null and i.available_at > holdfast.clock()"
     )

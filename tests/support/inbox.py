@@ -65,7 +65,7 @@ class Session:
         rows = await self.claim_rows(
             worker, limit, queues=queues, known=known, lease=lease, starts=starts, rescan=rescan
         )
-        return free.claims_of(rows[:-1])
+        return free.claims_of(worker, rows[:-1])
 
     async def claim_rows(
         self,
@@ -88,7 +88,7 @@ class Session:
 
     async def claim_guarded(self, worker: str = "w1", take: int = 25, **options: Any) -> list[Claim]:
         rows = await self.guarded_rows(worker, take, **options)
-        return guarded.claims_of(rows)
+        return guarded.claims_of(worker, rows[1:])
 
     async def claim_suspect(self, worker: str = "w1") -> Claim | None:
         claims = await self.claim_guarded(worker, 1, suspects=True)

@@ -28,7 +28,7 @@ from holdfast.inbox.claimer import Claimer
 from holdfast.inbox.ending import Ending, Report, write
 from holdfast.model.job import Claim
 from holdfast.model.keys import bucket
-from holdfast.model.outcome import Abandoned, Completed, Failed, Outcome, Released, Snoozed
+from holdfast.model.outcome import AttemptFailed, Completed, Ended, Final, HandedBack, Outcome, Snoozed
 from tests.support.inbox import JOB
 from tests.support.pooler import database_at, direct
 
@@ -156,7 +156,7 @@ class World:
     """How often each worker has looked along the guarded lanes, whatever it found."""
     written: list[tuple[UUID, int, str]] = field(default_factory=list)
     """Endings that were accepted: job, generation, and what became of the row."""
-    stale: list[tuple[Claim, Report]] = field(default_factory=list)
+    stale: list[tuple[Claim, Report[Claim]]] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     """What has not ended."""
@@ -206,15 +206,16 @@ async def prepare(url: str) -> None:
     connection = await asyncpg.connect(direct(url))
     await connection.execute(NOTED)
     await connection.close()
-    await alter_claim(
-        url, *((f"\n    -- {step}. ", f"\n    perform public.linger(); -- {step}. ") for step in (2, 3, 4, 5))
-    )
+    await alter_function(
+        url, "claim_guarded",
+        *((f"\n    -- {step}. ", f"\n    perform public.linger(); -- {step}. ") for step in (2, 3, 4, 5)),
+    )  # fmt: skip
 
 
-async def alter_claim(url: str, *changes: tuple[str, str]) -> None:
-    """Put other text into the guarded claim."""
+async def alter_function(url: str, name: str, *changes: tuple[str, str]) -> None:
+    """Put other text into a function."""
     connection = await asyncpg.connect(direct(url))
-    text = await connection.fetchval("select pg_get_functiondef('holdfast.claim_guarded'::regproc)")
+    text = await connection.fetchval("select pg_get_functiondef($1::text::regproc)", f"holdfast.{name}")
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
@@ -356,6 +357,7 @@ class _Worker:
             Link(world.database, f"{purpose} {self.name}") for purpose in ("claim", "write", "keys")
         )
         self.claimer = Claimer(self._claim_link, self.name, QUEUES, Known(JOB), LEASE, ordered=True)
+        self._guarded = self.claimer._guarded
         self._held = 0
         self._group: asyncio.TaskGroup
 
@@ -378,13 +380,14 @@ class _Worker:
         while not self._world.over:
             if self._world.shares:
                 buckets = [bucket(key) for key in sorted(self._world.shares[self._number])]
-                self.claimer.guarded.own(dict.fromkeys(OWNED, buckets))
-            room, rescans = self._room, self.claimer.guarded.rescans
+                self.claimer.own(dict.fromkeys(OWNED, buckets))
+            room, rescans = self._room, self._guarded.rescans
             began = time.monotonic()
             batch = await self.claimer.claim(room)
             call = Call(began, time.monotonic())
-            self._world.looks[self._number] += self.claimer._last  # the two courses take turns
-            if self.claimer.guarded.rescans > rescans and room - len(batch.claims) > MOST_KEYS:
+            # The two courses take turns.
+            self._world.looks[self._number] += self.claimer._turns[-1].course is self._guarded
+            if self._guarded.rescans > rescans and room - len(batch.claims) > MOST_KEYS:
                 self._world.calls[self.name].append(call)
             claims = batch.claims
             if batch.suspects and (suspect := await self.claimer.claim_suspect()):
@@ -395,10 +398,10 @@ class _Worker:
 
     async def _hand_over_loop(self) -> None:
         while not self._world.over:
-            if self.claimer.guarded.vacated:
+            if self.claimer.vacated:
                 began = time.monotonic()
                 room = self._room if self._hire.hand_over == "take" else 0
-                claims = await self.claimer.guarded.hand_over(self._key_link, room)
+                claims = await self.claimer.hand_over(self._key_link, room)
                 self._take(claims, Call(began, time.monotonic()))
             await asyncio.sleep(0.002)
 
@@ -413,7 +416,7 @@ class _Worker:
         self._group.create_task(self._run([claim for claim in claims if claim not in stalled]))
 
     async def _run(self, claims: Sequence[Claim]) -> None:
-        endings: list[Ending] = []
+        endings: list[Ending[Claim]] = []
         for claim in claims:
             await asyncio.sleep(json.loads(claim.payload)["ms"] / 1000)
             endings.append((claim, _outcome(claim)))
@@ -426,19 +429,19 @@ class _Worker:
             await asyncio.sleep(0.02)
         self._world.stale.append((claim, await self._end([(claim, Completed())])))
 
-    async def _end(self, endings: Sequence[Ending]) -> Report:
+    async def _end(self, endings: Sequence[Ending[Claim]]) -> Report[Claim]:
         while True:
             try:
-                report = await write(self._write_link, self.name, endings)
+                report = await write(self._write_link, endings)
                 break
             except Contended:
                 continue
         self._held -= len(endings)
         for claim, outcome in endings:
-            if claim not in report.lost and isinstance(outcome, (Completed, Abandoned)):
+            if claim not in report.lost and isinstance(outcome, (Completed, Ended)):
                 self._world.written.append((claim.id, claim.generation, "gone"))
             if claim.ordered and self._hire.hand_over != "never":
-                self.claimer.guarded.vacate(claim)
+                self.claimer.vacate(claim)
         return report
 
 
@@ -448,18 +451,18 @@ def _fate(claim: Claim) -> str:
 
 def _outcome(claim: Claim) -> Outcome:
     if claim.cancelled:
-        return Abandoned("cancelled", cancelled=True)
+        return Ended(Final.CANCELLED, "cancelled")
     match _fate(claim), claim.generation:
         case ("kill", 1) | ("kill twice", 1 | 2):
             raise Killed
         case ("doom", _) | ("fail", 1):
-            return Failed("Boom", "as planned")
+            return AttemptFailed("Boom", "as planned")
         case "abandon", 1:
-            return Abandoned("as planned")
+            return Ended(Final.FAILED, "as planned")
         case "snooze", 1:
             return Snoozed(0.05)
         case "release", 1:
-            return Released()
+            return HandedBack()
     return Completed()
 
 

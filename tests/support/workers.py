@@ -100,7 +100,7 @@ class Inbox:
         rows = self.rows("select * from holdfast.jobs where id = any(%s)", self.enqueued)
         assert sorted(row["id"] for row in rows) == sorted(self.enqueued), "P1: a job is missing, or there twice"
         for row in rows:
-            assert row["status"] in ("completed", "failed", "dead_letter"), f"P14: not at rest: {row}"
+            assert row["status"] in ("completed", "failed", "cancelled", "dead_letter"), f"P14: not at rest: {row}"
             assert row["attempts"] <= row["max_attempts"], f"P7: {row}"
             generations = [error["generation"] for error in row["errors"] or []]
             assert generations == sorted(set(generations)), f"P3: an old generation wrote late: {row}"

@@ -19,7 +19,7 @@ from holdfast import ConfigurationError, Holdfast, LeaseLost, Timeout
 from holdfast.context import Desk
 from holdfast.model.ids import new_id
 from holdfast.model.job import Claim
-from holdfast.model.outcome import Completed, Failed, Lost, Outcome, Snoozed
+from holdfast.model.outcome import AttemptFailed, Completed, Lost, Outcome, Snoozed
 from holdfast.worker import children as processes
 from holdfast.worker import talk
 from holdfast.worker.children import Children
@@ -35,7 +35,7 @@ class NoDesk:
 
 def claim_of(kind: str, **arguments: Any) -> Claim:
     payload = msgspec.json.encode({"type": kind, **arguments}).decode()
-    return Claim(new_id(), 1, 1, 1, 5, kind, 1, payload, "default", "", None, None)
+    return Claim("w1", new_id(), 1, 1, 1, 5, kind, 1, payload, "default", "", None, None)
 
 
 def definitions() -> list[Any]:
@@ -210,13 +210,13 @@ async def test_closed_it_leaves_nothing_and_nobody_waiting(children: Children, t
     await until(lambda: len(children._all) > 1)
     await children.close()
     assert [await one for one in waiting] == [Snoozed(5.0)] * 4
-    assert isinstance(await holding, Failed)
+    assert isinstance(await holding, AttemptFailed)
     assert (child.alive, children._all, children._starting) == (False, set(), set())
 
 
 async def test_what_the_desk_refuses_is_raised_in_the_handler(children: Children) -> None:
     outcome = await run(children, claim_of("once_apart"))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert (outcome.error, outcome.message) == ("HoldfastError", "ConnectionError: the desk is closed")
 
 

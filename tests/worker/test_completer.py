@@ -10,7 +10,7 @@ from tests.support.pooler import database_at
 from tests.support.waiting import until
 
 from holdfast.db.link import Link
-from holdfast.model.outcome import Completed, Failed
+from holdfast.model.outcome import AttemptFailed, Completed
 from holdfast.worker import ledger as marks
 from holdfast.worker.completer import Completer
 from holdfast.worker.ledger import Ledger
@@ -26,15 +26,15 @@ async def link(migrated_url: str) -> AsyncIterator[Link]:
     await link.close()
 
 
-@pytest.mark.parametrize("outcome", [Completed(), Failed("Boom", "")])
+@pytest.mark.parametrize("outcome", [Completed(), AttemptFailed("Boom", "")])
 async def test_what_nobody_looked_after_for_a_whole_lease_is_lost_before_anything_is_written(
-    one: Session, link: Link, outcome: Completed | Failed
+    one: Session, link: Link, outcome: Completed | AttemptFailed
 ) -> None:
     # As after a suspended machine: the row may still be ours in the database, and nobody knows for how long.
     late, kept = await one.add(2)
     claims = {claim.id: claim for claim in await one.claim("w1")}
     ledger, tally = Ledger(), Tally()
-    completer = Completer(link, "w1", ledger, tally, LEASE, batch=10)
+    completer = Completer(link, ledger, tally, LEASE, batch=10)
     for id, age in ((late, LEASE + 1), (kept, LEASE - 1)):
         claims[id].slot = ledger.hold(id, claims[id].generation, marks.now() - int(age * 1e9))
     completer.start()
@@ -56,7 +56,7 @@ async def test_endings_that_come_close_together_share_a_commit_unless_a_key_wait
     await one.add(3)
     claims = await one.claim("w1")
     ledger, tally = Ledger(), Tally()
-    completer = Completer(link, "w1", ledger, tally, LEASE, batch=10)
+    completer = Completer(link, ledger, tally, LEASE, batch=10)
     for claim in claims:
         claim.slot = ledger.hold(claim.id, claim.generation, marks.now())
         claim.ordered = ordered

@@ -58,7 +58,7 @@ async def bench(hf: Holdfast) -> AsyncIterator[Bench]:
     settings = WorkerSettings(lease=LEASE)
     definitions = {kind: task.definition for kind, task in hf.tasks.items()}
     link, ledger, tally = Link(hf.database, "write"), Ledger(), Tally()
-    completer = Completer(link, "w1", ledger, tally, LEASE, batch=10)
+    completer = Completer(link, ledger, tally, LEASE, batch=10)
     completer.start()
     runner = JobRunner(hf.database, "w1", definitions, settings, tally)
     hands = Hands(definitions, settings, ledger, tally, completer, asyncio.Event())
@@ -91,13 +91,13 @@ async def test_a_row_whose_lease_was_lost_before_it_started_never_starts(one: Se
 async def test_a_job_cancelled_before_its_claim_never_starts(one: Session, bench: Bench) -> None:
     cancelled, kept = await claim_two(one)
     await one.inbox("cancel", cancelled.id, "enough")
-    await one.inbox("release", [cancelled.id, kept.id], [1, 1], "w1")
+    await one.inbox("hand_back", [cancelled.id, kept.id], [1, 1], "w1")
     bench.hands.take(await one.claim("w1"), marks.now())
     await bench.work()
     assert bench.ran == [kept.id]
     row = await one.archived(cancelled.id)
     assert row is not None
-    assert (row["status"], row["last_error"]) == ("failed", "cancelled while an earlier attempt ran")
+    assert (row["status"], row["last_error"]) == ("cancelled", "cancelled while an earlier attempt ran")
     assert (bench.tally.started, bench.tally.cancelled) == (1, 1)
 
 

@@ -65,7 +65,7 @@ async def test_the_first_look_after_a_late_commit_finds_its_job(hf: Holdfast, in
         pass
 
     async with sleeping_worker(hf) as worker:
-        course = worker.engine.claimer.guarded if ordered else worker.engine.claimer.free
+        course = worker.engine.claimer.courses[ordered]
         producer = await asyncpg.connect(direct(inbox.url))
         async with producer.transaction():
             job = await late.on(producer, key="k").enqueue()

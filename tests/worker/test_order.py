@@ -218,7 +218,8 @@ async def test_a_claim_leaves_room_for_what_keys_may_hand_over_meanwhile(hf: Hol
         ledger.hold(uuid4(), 1, 0)
     assert engine.claiming._want() == 30
     for number in range(20):
-        engine.claiming.vacate(Claim(uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", f"key {number}", None, None))
+        key = f"key {number}"
+        engine.claiming.vacate(Claim("w1", uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", key, None, None))
     assert engine.claiming._want() == 10
 
 
@@ -230,14 +231,14 @@ async def test_room_is_booked_once_while_keys_hand_over(hf: Holdfast, inbox: Inb
 
     ledger = Ledger()
     engine = Engine(hf, WorkerSettings(concurrency=100), ledger, "w1")
-    guarded = engine.claimer.guarded
+    guarded = engine.claimer._guarded
     loops = engine.claiming
     while ledger.room > 30:  # endings that are not written yet
         ledger.hold(uuid4(), 1, 0)
     for number in range(20):
         key = f"key {number}"
         guarded._passed["default", key] = None
-        loops.vacate(Claim(uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", key, None, None))
+        loops.vacate(Claim("w1", uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", key, None, None))
     with psycopg.connect(direct(inbox.url)) as holder:
         holder.execute("lock table holdfast.inbox in access exclusive mode")
         handing_over = asyncio.create_task(loops._hand_over(loops._room))
@@ -266,7 +267,7 @@ async def test_room_that_the_completer_makes_is_used_at_once(
         engine = worker.engine
         while engine.ledger.room > 1:  # endings that are not written yet
             engine.ledger.hold(uuid4(), 1, marks.now())
-        last = Claim(uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", "k", None, None)
+        last = Claim("w1", uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", "k", None, None)
         last.slot = engine.ledger.hold(last.id, 1, marks.now())
         await until(lambda: engine.ledger.state == marks.BUSY, seconds=10)
         job = (await step.enqueue()).id

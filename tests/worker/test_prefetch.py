@@ -11,7 +11,7 @@ from holdfast.worker.settings import WorkerSettings
 
 
 def claims(number: int, payload: str) -> list[Claim]:
-    return [Claim(uuid4(), 1, 1, 1, 5, "t", 1, payload, "default", "k", None, None) for _ in range(number)]
+    return [Claim("w1", uuid4(), 1, 1, 1, 5, "t", 1, payload, "default", "k", None, None) for _ in range(number)]
 
 
 def quick_hands(hf: Holdfast) -> Hands:

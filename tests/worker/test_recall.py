@@ -32,7 +32,7 @@ async def test_rows_that_were_recalled_before_their_claim_was_answered_do_not_st
             recalled = len(batch.claims)
             worker.engine.ledger.recall()
             keeper = await database.connect("keeper")
-            await keeper.fetch(database.sql("inbox", "release_worker"), worker.name, [])
+            await keeper.fetch(database.sql("inbox", "hand_back_worker"), worker.name, [])
             await keeper.close()
         return batch
 

@@ -7,11 +7,12 @@ import click
 
 from ..app import Holdfast
 from ..errors import NotFound
+from ..model.outcome import Final
 from ..views.questions import next_step
 from .common import JOB_ID, json_option, plain, print_json, print_table, run, safe, schema_option, text, yes_option
 
-STATUSES = ["pending", "processing", "blocked", "dead_letter", "completed", "failed"]
-ENDED = {"completed", "failed"}
+LIVE = ["pending", "processing", "blocked", "dead_letter"]
+ENDED = ["completed", *(status.value for status in Final)]
 
 
 @click.group()
@@ -20,7 +21,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--status", type=click.Choice(STATUSES), help="Default: all that are live.")
+@click.option("--status", type=click.Choice([*LIVE, *ENDED]), help="Default: all that are live.")
 @click.option("-q", "--queue")
 @click.option("--kind")
 @click.option("--limit", type=click.IntRange(1, 10000), default=50, show_default=True)
@@ -38,7 +39,7 @@ def list_(status: str | None, queue: str | None, kind: str | None, limit: int, a
         print_json(rows)
     else:
         columns = ["id", "queue", "kind", "status", "key", "attempts", "available_at", "last_error"]
-        nothing = "no such jobs" if status else "no such jobs; ended ones: --status completed, or failed"
+        nothing = "no such jobs" if status else "no such jobs; ended ones: --status completed, failed, cancelled …"
         print_table(rows, columns, nothing)
 
 
@@ -90,7 +91,6 @@ def cancel(id: UUID, reason: str, yes: bool, schema: str) -> None:
     status = run(schema, lambda app: app.cancel(id, reason))
     click.echo(
         {
-            "failed": "cancelled",
             "processing": "its handler is being told to stop",
             "dead_letter": "not cancelled: it is a dead letter, of which nothing runs any more",
         }.get(status, f"it is {status}")

@@ -22,8 +22,8 @@ def command(check: bool, sql: bool, schema: str) -> None:
         return
     if check:
         missing = run(schema, lambda app: migrate.pending(app.database))
-        for migration in missing:
-            click.echo(f"missing: {migration.version:04} {migration.name}")
+        for step in missing:
+            click.echo(f"missing: {step.title}")
         if not missing:
             click.echo(f"schema {schema} is at version {migrate.newest()}, as this release needs")
         sys.exit(1 if missing else 0)

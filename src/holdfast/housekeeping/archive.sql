@@ -1,4 +1,4 @@
--- Move rows that hand-written SQL completed, and rows that ended as failed, to the archive.
+-- Move rows that hand-written SQL completed, and rows that failed after they were cancelled, to the archive.
 -- Takes    $1 batch, $2 the last id that was looked at.
 -- Returns  how many, and the last id if there may be more.
 -- Locks    the rows, in order of id, skipping locked ones.
@@ -29,7 +29,10 @@ archived as (
         id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
         max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
         idempotency_key, result, created_at, finished_at)
-    select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
+    select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers,
+        case when status::text = 'failed' and cancel_requested_at is not null then 'cancelled' else status::text end
+            ::holdfast.inbox_status,
+        attempts,
         max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
         idempotency_key, null, created_at, holdfast.clock()
     from ended

@@ -109,21 +109,21 @@ async def archive(turn: Turn) -> Done:
     return await _prune(turn, {"archive": _LOWEST})
 
 
-async def release(turn: Turn) -> Done:
-    """Go through the keys of which something is parked, and release heads that nobody holds back any more."""
-    released, last = 0, turn.rest or ("", "")
+async def unpark(turn: Turn) -> Done:
+    """Go through the keys of which something is parked, and unpark heads that nobody holds back any more."""
+    unparked, last = 0, turn.rest or ("", "")
     for _ in range(KEY_BATCHES):
         rows = await turn.run("blocked_keys", *last, BATCH)
         stuck = [(queue, key) for queue, key, held in rows if held]
         if stuck:
-            ((count,),) = await turn.run("release", [queue for queue, _ in stuck], [key for _, key in stuck])
-            released += count
+            ((count,),) = await turn.run("unpark", [queue for queue, _ in stuck], [key for _, key in stuck])
+            unparked += count
         if len(rows) < BATCH:
-            return Done(released)
+            return Done(unparked)
         last = (rows[-1][0], rows[-1][1])
-        if released >= BATCH:  # each of them holds a lock until the end of the turn
+        if unparked >= BATCH:  # each of them holds a lock until the end of the turn
             break
-    return Done(released, rest=last)
+    return Done(unparked, rest=last)
 
 
 async def disown(turn: Turn) -> Done:
@@ -177,7 +177,7 @@ CHORES = (
     Chore("sweep", 0, sweep, recovers=True),
     Chore("bury", 0, bury),
     Chore("archive", 0, archive),
-    Chore("release", 0, release),
+    Chore("unpark", 0, unpark),
     Chore("disown", 0, disown),
     Chore("members", 0, members),
     Chore("partitions", 3600, partitions),

@@ -1,5 +1,4 @@
--- Recover rows whose lease ran out: pending again after the backoff, dead letters when no attempt is left, or failed when
--- they were cancelled meanwhile (the chore archive moves those).
+-- Recover rows whose lease ran out: their attempts have failed (schema/functions/fail_attempts.sql).
 -- Takes    $1, $2 floor: leases that ended before it, and of those that ended at it rows up to this id, were looked at
 --          already; $3 the time by which they must have ended, which is that of an answer of this turn: on its way during an
 --          outage, this statement may come much later, when every lease is out; $4 batch.
@@ -21,7 +20,7 @@ expired as materialized (
     select f.id from found f order by f.id
 ),
 locked as materialized (
-    select i.id, i.claimed_by
+    select i.id, i.claimed_by, i.lease_generation, i.attempts
     from expired e
     join holdfast.inbox i on i.id = any (array[e.id])
     where i.status::text = 'processing'
@@ -29,29 +28,18 @@ locked as materialized (
     order by e.id
     for update of i skip locked
 ),
-swept as (
-    update holdfast.inbox i
-    set status = case when i.cancel_requested_at is not null then 'failed'
-                      when i.attempts < i.max_attempts then 'pending' else 'dead_letter' end::holdfast.inbox_status,
-        available_at = case when i.attempts < i.max_attempts
-                            then clock_timestamp() + holdfast.backoff(i.attempts) else i.available_at end,
-        dead_at = case when i.attempts < i.max_attempts or i.cancel_requested_at is not null
-                       then null else holdfast.clock() end,
-        -- One expired lease may be a machine that went away with all it held, most of it never started. Only a second
-        -- death in a row makes a suspect, which runs alone.
-        crashes = case when i.errors -> -1 ->> 'error'::text in ('LeaseExpired', 'WorkerDied') then i.crashes + 1 else i.crashes end,
-        claimed_by = null,
-        claimed_at = null,
-        lease_expires_at = null,
-        last_error = pg_catalog.format('%sLeaseExpired: worker %s did not renew attempt %s (generation %s)',
-                            case when i.cancel_requested_at is not null then 'cancelled while it ran; ' end,
-                            i.claimed_by, i.attempts, i.lease_generation),
-        errors = coalesce(i.errors, '[]') || pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
-            'error', 'LeaseExpired', 'message', 'the worker died or lost touch before the attempt ended', 'trace', '',
-            'attempt', i.attempts, 'generation', i.lease_generation, 'worker', i.claimed_by, 'at', holdfast.clock()))
-    from locked
-    where i.id = any (array[locked.id])
-    returning i.id, i.status::text as status, locked.claimed_by as worker, i.lease_generation
+swept as materialized (
+    select f.id, f.status
+    from holdfast.fail_attempts(
+        array(select k.claimed_by from locked k),
+        array(select k.id from locked k),
+        array(select k.lease_generation from locked k),
+        array(select pg_catalog.format('LeaseExpired: worker %s did not renew attempt %s (generation %s)',
+                                       k.claimed_by, k.attempts, k.lease_generation) from locked k),
+        array(select pg_catalog.jsonb_build_object(
+                  'error', 'LeaseExpired', 'message', 'the worker died or lost touch before the attempt ended', 'trace', '')
+              from locked k),
+        '{}', '{}', '{}') f
 )
 select l.id, l.lease_expires_at,
        (select min(f.lease_expires_at) from found f where f.id not in (select k.id from locked k)) as passed_over,
@@ -65,5 +53,6 @@ left join lateral (
     limit 1
 ) l on true
 union all
-select s.id, null, null, s.status, s.worker, s.lease_generation
+select s.id, null, null, s.status, k.claimed_by, k.lease_generation
 from swept s
+join locked k on k.id = s.id

@@ -1,6 +1,6 @@
 -- Cancel a job: a waiting one ends at once, a running one is told.
 -- Takes    $1 id, $2 reason.
--- Returns  one row: failed (it ended), processing (its handler is told), or nothing when there is no such live job.
+-- Returns  one row: cancelled (it ended), processing (its handler is told), or nothing when there is no such live job.
 -- Locks    the row; waits for a transaction that holds it.
 -- Index    the primary key.
 with target as materialized (
@@ -20,7 +20,7 @@ archived as (
         id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
         max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
         idempotency_key, result, created_at, finished_at)
-    select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, 'failed', attempts,
+    select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, 'cancelled', attempts,
         max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, holdfast.clock(), $2, errors,
         idempotency_key, null, created_at, holdfast.clock()
     from ended
@@ -38,5 +38,5 @@ told as (
     where i.id = any (array[t.id]) and t.status = 'processing'
     returning i.id
 )
-select case when exists (select from ended) then 'failed' when exists (select from told) then 'processing' else t.status end as status
+select case when exists (select from ended) then 'cancelled' when exists (select from told) then 'processing' else t.status end as status
 from target t

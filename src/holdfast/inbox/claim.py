@@ -19,16 +19,15 @@ from ..db.link import Link
 from ..model.floor import START, Floor, Lane, Position, Snapshot
 from ..model.job import Claim
 from ..probes import probe
+from .about import About, about
 
 RESCAN_MIN, RESCAN_MAX = 0.05, 0.2
 """Seconds between rescans; twenty times as long as a rescan takes, within these."""
 PATROL_EVERY = 30.0
 PATROL_CHUNK = 2000
 
-AT, PAUSED, SNAPSHOT, SUSPECTS, RUNNING, GUARDED, OWNED, END_LANE, END_AT, END_SEQ, FOUND = range(11)
-"""What an answer says about the call; END: where a scan stopped that found as many rows as it wanted."""
-CLAIM, RANK, CALL = slice(13), 13, 14
-"""The columns of the free claim."""
+CLAIM, RANK, ABOUT = slice(13), 13, 14
+"""The columns of the free claim: the fields of a `Claim`, and what the others say by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +69,10 @@ class Course:
         self.rescanning = True
         """Switched off by the test that proves the rescan necessary."""
 
+    async def claim(self, limit: int) -> Batch:
+        """Claim up to `limit` due rows."""
+        raise NotImplementedError
+
     async def _look_around(self, limit: int) -> Batch:
         """Look, and when that shows that rows may lie behind where the look began, look there, too.
 
@@ -94,13 +97,11 @@ class Course:
         probe("claim.after")
         return rows
 
-    def _settle(
-        self, head: asyncpg.Record, ends: list[Position | None], began: float, rescan: bool, idle: bool
-    ) -> bool:
+    def _settle(self, told: About, ends: list[Position | None], began: float, rescan: bool, idle: bool) -> bool:
         """Move the floor after a claim, and note when the next rescan is due. True: rows may lie behind the claim."""
         elapsed = began - self._answered_at
         self._answered_at = time.monotonic()
-        again = self._reconnected() or self._move_floor(head, ends, rescan, elapsed)
+        again = self._reconnected() or self._move_floor(told, ends, rescan, elapsed)
         self.rescans += rescan
         if again or idle:
             # With nothing to do every look is a rescan: what commits just behind the last one is not kept waiting.
@@ -121,12 +122,14 @@ class Course:
         self.floor.reset()
         return True
 
-    def _move_floor(self, head: asyncpg.Record, ends: list[Position | None], rescan: bool, elapsed: float) -> bool:
+    def _move_floor(self, told: About, ends: list[Position | None], rescan: bool, elapsed: float) -> bool:
         """True when everything is to be scanned again at once."""
-        at, paused = head[AT], head[PAUSED] or ()
-        if not self.floor.claimed(at, ends, paused, elapsed):
+        if not self.floor.claimed(told.at, ends, told.paused, elapsed):
             return True
-        return rescan and self.floor.observed(at, Snapshot.parse(head[SNAPSHOT]), head[RUNNING] or (), ends, paused)
+        if not rescan:
+            return False
+        assert told.snapshot is not None
+        return self.floor.observed(told.at, Snapshot.parse(told.snapshot), told.running, ends, told.paused)
 
 
 class FreeCourse(Course):
@@ -162,28 +165,18 @@ class FreeCourse(Course):
             limit, self._known.kinds, self._known.spread, self._worker, self._lease, rescan,
             rescan and self.looks_for_guarded,
         )  # fmt: skip
-        head = rows.pop()[CALL]
-        claims = claims_of(rows)
-        self.guarded_waits = self.guarded_waits or bool(head[GUARDED])
-        self.owned = head[OWNED] or ()
-        full = head[FOUND] >= limit
-        changed = head[FOUND] > len(claims)
-        idle = not claims and not changed
-        behind = self._settle(head, self._ends(head, full, changed), began, rescan, idle)
+        told = about(rows.pop()[ABOUT])
+        claims = claims_of(self._worker, rows)
+        self.guarded_waits = self.guarded_waits or bool(told.guarded)
+        self.owned = told.owned
+        full = told.found >= limit
+        changed = told.found > len(claims)
+        # What was found and not claimed may be there still: then nothing moves, and the next scan meets it.
+        ends: list[Position | None] = [None] * len(lanes) if changed else told.ends(len(lanes))
+        behind = self._settle(told, ends, began, rescan, idle=not claims and not changed)
         if full:
             self.floor.rotate()
-        return Batch(claims, head[SUSPECTS], more=changed, full=full), behind
-
-    def _ends(self, head: asyncpg.Record, full: bool, changed: bool) -> list[Position | None]:
-        lanes = len(self.floor.lanes)
-        if changed:  # what was found and not claimed may be there still: nothing moves, and the next scan meets it
-            return [None] * lanes
-        ends: list[Position | None] = [(head[AT], 0)] * lanes
-        if full:
-            last = head[END_LANE]
-            ends[last - 1] = head[END_AT], head[END_SEQ]
-            ends[last:] = [None] * (lanes - last)
-        return ends
+        return Batch(claims, told.suspects, more=changed, full=full), behind
 
     async def _walk_patrol(self) -> None:
         """Walk the lanes whose turn it is, one long chunk at most."""
@@ -203,10 +196,10 @@ class FreeCourse(Course):
                 return
 
 
-def claims_of(rows: list[asyncpg.Record]) -> list[Claim]:
+def claims_of(worker: str, rows: list[asyncpg.Record]) -> list[Claim]:
     """In the order in which they are to start; they come in the order of their places."""
     rows.sort(key=itemgetter(RANK))
-    return [Claim(*row[CLAIM]) for row in rows]
+    return [Claim(worker, *row[CLAIM]) for row in rows]
 
 
 class _Patrol:

@@ -2,11 +2,12 @@
 -- Takes    $1–$4 lanes: queue, priority, floor (available_at, seq); $5 limit; $6 kinds, $7 {kind: [oldest, newest]}
 --          payload versions of kinds that know more than version 1; $8 worker; $9 lease in seconds; $10 rescan?
 --          $11 look for ordered rows, too?
--- Returns  one row per claim, in the order of their places, with a rank: priority, then arrival; and a last row with
---          a record about the call: the time, paused queues, and on a rescan the snapshot, whether suspects wait, and
---          the xids that run; whether ordered rows wait, if asked for; the owned queues; where a scan ended that found
---          as many rows as it wanted (lane, available_at, seq); and how many rows it found. Those that changed
---          between the scan's snapshot and their lock are not claimed: then it found more than come back.
+-- Returns  one row per claim, in the order of their places, with a rank: priority, then arrival; and a last row with only
+--          "about", which says as JSON: "at", the time; "paused" and "owned" queues; on a rescan "snapshot", the xids that
+--          are "running", and whether "suspects" wait; if asked for, whether ordered rows wait ("guarded"); how many rows
+--          it "found". Those that changed between the scan's snapshot and their lock are not claimed: then it found
+--          more than come back. If it found as many as it wanted, the last lane that it "reached", and in "stops" where
+--          the scan of that lane stopped: [lane, available_at, seq].
 --          A row that was cancelled while an earlier attempt ran is marked so, and is not to be run.
 --          Ordered and owned rows, and suspects, are left to claim_guarded.sql.
 -- Locks    the claimed rows, skipping locked ones. It waits only where Postgres itself does: two claims that reach a row
@@ -57,14 +58,17 @@ claimed as (
               i.payload::text as payload, i.queue, i.partition_key, i.headers::text as headers, i.idempotency_key,
               i.cancel_requested_at is not null as cancelled, i.priority::bigint << 56 | i.seq as rank
 )
-select c.*, null::record as call
+select c.*, null::json as about
 from claimed c
 union all
-select null, null, null, null, null, null, null, null, null, null, null, null, null, null, row(
-       holdfast.clock(),
-       (select pg_catalog.array_agg(q.name) from holdfast.queues q where q.paused_at is not null),
-       case when $10 then pg_current_snapshot()::text end,
-       case when $10 then coalesce((
+select null, null, null, null, null, null, null, null, null, null, null, null, null, null, pg_catalog.json_build_object(
+       'at', holdfast.stamp(holdfast.clock()),
+       'paused', array(select q.name from holdfast.queues q where q.paused_at is not null),
+       'owned', array(select q.name from holdfast.queues q where q.owned),
+       'snapshot', case when $10 then pg_current_snapshot()::text end,
+       -- Read while the statement runs, so after its snapshot was taken: see model/floor.py.
+       'running', case when $10 then holdfast.running_xids() else '{}' end,
+       'suspects', case when $10 then coalesce((
            select true
            from holdfast.inbox s
            where s.status = 'pending' and s.crashes > 0 and s.available_at <= holdfast.clock() and s.queue = any ($1::text[])
@@ -74,21 +78,8 @@ select null, null, null, null, null, null, null, null, null, null, null, null, n
            order by s.available_at, s.seq
            limit 1
        ), false) end,
-       -- Read while the statement runs, so after its snapshot was taken: see model/floor.py.
-       case when $10 then array(
-           select a.backend_xid::text::bigint
-           from pg_catalog.pg_stat_get_activity(null) a
-           where a.backend_xid is not null
-             and a.datid = (select own.datid from pg_stat_get_activity(pg_backend_pid()) own)
-             and a.pid <> pg_backend_pid()
-       ) operator(pg_catalog.||) array(
-           select x.transaction::text::bigint
-           from pg_prepared_xact() x
-           where x.dbid = (select own.datid from pg_stat_get_activity(pg_backend_pid()) own)
-       )
-       end,
        -- From the left edge, so only while the guarded claim is not in use: its indexes are then as good as empty.
-       case when $11 then coalesce((
+       'guarded', case when $11 then coalesce((
            select true
            from unnest($1::text[], $2::smallint[]) as l (queue, priority)
            cross join lateral (
@@ -103,9 +94,9 @@ select null, null, null, null, null, null, null, null, null, null, null, null, n
            ) o
            limit 1
        ), false) end,
-       (select pg_catalog.array_agg(q.name) from holdfast.queues q where q.owned),
-       -- Drivers know no time before the year 1; the floor takes that year for the beginning of time.
-       last.n, greatest(last.available_at, timestamptz '0001-01-01 00:00:00+00'), last.seq,
-       (select count(*) from due))
+       'found', (select count(*) from due),
+       'reached', last.n,
+       'stops', case when last.n is not null then pg_catalog.json_build_array(
+                    pg_catalog.json_build_array(last.n, holdfast.stamp(last.available_at), last.seq)) else '[]' end)
 from (select) as always
 left join (select n, available_at, seq from due offset $5 - 1 limit 1) as last on true

@@ -1,24 +1,25 @@
-"""The one claimer of a worker process: takes turns between the free and the guarded course."""
+"""The one claimer of a worker process: its courses take turns."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..db.link import Link
 from ..model.job import Claim
-from .claim import Batch, FreeCourse, Known
+from .claim import Batch, Course, FreeCourse, Known
 from .guarded import GuardedCourse
 
 SELDOM = 0.1
-"""Seconds between looks at a course that had nothing while the other has plenty."""
+"""Seconds between looks at a course that had nothing while another has plenty."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Turn:
-    """What the last look at a course gave, and when."""
+    """A course, and what the last look at it gave, and when."""
 
+    course: Course
     found: bool = True
     at: float = 0.0
 
@@ -34,53 +35,92 @@ class Claimer:
     def __init__(
         self, link: Link, worker: str, queues: Sequence[str], known: Known, lease: float, ordered: bool = False
     ) -> None:
-        self.free = FreeCourse(link, worker, queues, known, lease)
-        self.guarded = GuardedCourse(link, worker, queues, known, lease)
-        self.free.looks_for_guarded = not ordered
-        self._in_use = ordered
-        """Has anything ordered or owned been seen, or been promised by the tasks? Then both courses are run."""
-        self._turns = {False: _Turn(), True: _Turn()}
-        """Of the free and of the guarded course."""
-        self._last = True
-        self._in_vain: set[bool] = set()
+        self._queues = queues
+        self._free = FreeCourse(link, worker, queues, known, lease)
+        self._guarded = GuardedCourse(link, worker, queues, known, lease)
+        self.courses: Sequence[Course] = (self._free, self._guarded)
+        self._free.looks_for_guarded = not ordered
+        self._turns = [_Turn(self._free)]
+        """Of the courses in use, the one that was asked last at the end. The guarded one is in use when anything
+        ordered or owned has been seen, or was promised by the tasks."""
+        if ordered:
+            self._use_guarded()
+        self._in_vain: set[Course] = set()
         """The courses that were asked since something was found, or since all of them had nothing."""
 
     @property
     def rescans(self) -> int:
-        return self.free.rescans + self.guarded.rescans
+        return sum(course.rescans for course in self.courses)
 
     async def claim(self, limit: int) -> Batch:
-        """Claim up to `limit` due rows, of one course or the other."""
+        """Claim up to `limit` due rows, of one course or another."""
         if limit < 1:
             return Batch([])
-        guarded = self._last = self._choose()
-        batch = await (self.guarded.claim(limit) if guarded else self.free.claim(limit))
+        turn = self._next_turn()
+        batch = await turn.course.claim(limit)
         found = bool(batch.claims) or batch.more
-        self._turns[guarded].looked(found)
-        if not guarded:
-            self._in_use = self._in_use or self.free.guarded_waits or bool(self.free.owned)
-            self.free.looks_for_guarded = not self._in_use
-        more = batch.more or (not batch.claims and self._other_waits(guarded))
+        turn.looked(found)
+        if self._free.guarded_waits or self._free.owned:
+            self._use_guarded()
+        more = batch.more or (not batch.claims and self._others_wait(turn.course))
         if found or not more:
             self._in_vain.clear()
         return Batch(batch.claims, batch.suspects, more, batch.full)
 
-    def _other_waits(self, guarded: bool) -> bool:
-        """This course had nothing. Is the other one still to be asked, before the worker may sleep?"""
-        self._in_vain.add(guarded)
-        return self._in_use and len(self._in_vain) < 2
+    def _use_guarded(self) -> None:
+        if all(turn.course is not self._guarded for turn in self._turns):
+            self._turns.insert(0, _Turn(self._guarded))
+            self._free.looks_for_guarded = False
 
-    def _choose(self) -> bool:
-        """The guarded course this time? They take turns; one that had nothing is asked seldom while the other has."""
-        if not self._in_use:
-            return False
-        other = not self._last
-        return other if self._in_vain or self._turns[other].due else self._last
+    def _others_wait(self, course: Course) -> bool:
+        """This course had nothing. Is another one still to be asked, before the worker may sleep?"""
+        self._in_vain.add(course)
+        return len(self._in_vain) < len(self._turns)
+
+    def _next_turn(self) -> _Turn:
+        """They take turns; one that had nothing is asked seldom while another has."""
+        next_one, last = self._turns[0], self._turns[-1]
+        if not self._in_vain and not next_one.due:
+            return last
+        self._turns.append(self._turns.pop(0))
+        return next_one
+
+    # Keys whose row has just ended here
+
+    def vacate(self, claim: Claim) -> None:
+        """This row of an ordered key has ended here, somehow: its key may have a new head."""
+        self._guarded.vacate(claim)
+
+    @property
+    def vacated(self) -> int:
+        """How many keys wait to be looked at."""
+        return self._guarded.vacated
+
+    async def hand_over(self, link: Link, limit: int) -> list[Claim]:
+        """Claim up to `limit` rows of the keys that fell vacant here; what is next in the others is for everyone."""
+        return await self._guarded.hand_over(link, limit)
+
+    async def give_away(self, link: Link) -> None:
+        """What is next in the keys that fell vacant here is for everyone, also for those who have passed it."""
+        await self._guarded.give_away(link)
+
+    # Buckets
+
+    @property
+    def owned(self) -> list[str]:
+        """Of our queues, those whose buckets have owners."""
+        return [queue for queue in self._free.owned if queue in self._queues]
+
+    def own(self, shares: Mapping[str, Sequence[int]]) -> None:
+        """These buckets of these queues are ours from now on."""
+        self._guarded.own(shares)
+
+    # Suspects
 
     async def claim_suspect(self) -> Claim | None:
-        """Claim one row that is to run alone."""
-        return await self.guarded.claim_suspect()
+        """Claim one row that is to run in isolation."""
+        return await self._guarded.claim_suspect()
 
     async def suspect_waits(self) -> bool:
-        """Is there a row that is to run alone, and may run now?"""
-        return await self.guarded.suspect_waits()
+        """Is there a row that is to run in isolation, and may run now?"""
+        return await self._guarded.suspect_waits()

@@ -1,7 +1,6 @@
--- Complete rows: each moves to the archive, completed with its result or failed by decision with the reason,
--- under its fence.
--- Takes    $1 ids in ascending order, $2 generations, $3 results (JSON text or null), $4 reasons (null: completed),
---          $5 worker.
+-- Complete rows: each moves to the archive, completed with its result, or as failed, cancelled or expired with the reason.
+-- Takes    $1 ids in ascending order, $2 generations, $3 results (JSON text or null), $4 statuses (null: completed),
+--          $5 reasons, $6 worker.
 -- Returns  how many were completed, how many of them after their lease had run out, and if not all were: which. An id
 --          that does not come back was lost. Arrays may be shorter than the first: the rest is null.
 -- Locks    the rows, in order of id: the nested loop follows the order of $1.
@@ -11,12 +10,12 @@
 --          while the table is empty and keeps when it is full.
 with ended as (
     delete from holdfast.inbox i
-    using unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[]) as c (id, generation, result, reason)
+    using unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[]) as c (id, generation, result, ended_as, reason)
     where i.id = any (array[c.id])
-      and i.claimed_by = $5
+      and i.claimed_by = $6
       and i.lease_generation = c.generation
       and i.status::text = 'processing'
-    returning i.*, c.result, c.reason
+    returning i.*, c.result, c.ended_as, c.reason
 ),
 archived as (
     insert into holdfast.archive (
@@ -24,7 +23,7 @@ archived as (
         max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
         idempotency_key, result, created_at, finished_at)
     select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers,
-        case when reason is null then 'completed' else 'failed' end::holdfast.inbox_status, attempts,
+        coalesce(ended_as, 'completed')::holdfast.inbox_status, attempts,
         max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at,
         coalesce(reason, last_error), errors, idempotency_key, result::jsonb, created_at, holdfast.clock()
     from ended

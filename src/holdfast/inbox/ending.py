@@ -1,7 +1,7 @@
-"""How attempts end, written in batches: complete, fail, snooze, release – each under its fence.
+"""How attempts end, written in batches: one statement per kind of outcome, each under the holds of its rows.
 
 A row that a statement does not return was lost, unless an earlier try of the same statement lost its answer: then
-what ended under this very fence is looked up before anything is called lost.
+what ended under this very hold is looked up before anything is called lost.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar, assert_never
 from uuid import UUID
 
 import asyncpg
 
-from ..model.job import Claim
-from ..model.outcome import Abandoned, Completed, Failed, Outcome, Released, Snoozed
+from ..model.job import Holding
+from ..model.outcome import AttemptFailed, Completed, Ended, Final, HandedBack, Lost, Outcome, Snoozed
 from ..probes import probe
 
 log = logging.getLogger("holdfast.worker")
 
-RELEASE_TRIES, RELEASE_AGAIN = 100, 0.01
+TRIES, AGAIN = 100, 0.01
 
-Ending = tuple[Claim, Outcome]
+H = TypeVar("H", bound=Holding)
+Ending = tuple[H, Outcome]
 
 
 class Runner(Protocol):
@@ -33,54 +34,73 @@ class Runner(Protocol):
 
 
 @dataclass(slots=True)
-class Report:
+class Report(Generic[H]):
     """What became of a batch of endings."""
 
     completed: int = 0
-    abandoned: int = 0
+    failed: int = 0
+    """Permanently, by their handlers."""
+    cancelled: int = 0
     retried: int = 0
-    dead: int = 0
     snoozed: int = 0
-    released: int = 0
+    handed_back: int = 0
     late: int = 0
-    lost: list[Claim] = field(default_factory=list)
-    buried: list[tuple[Claim, str]] = field(default_factory=list)
-    """Those whose last attempt this was, with its error."""
+    """Of those that ended: after their lease had run out, and before anybody took them over."""
+    lost: list[H] = field(default_factory=list)
+    dead: list[tuple[H, str]] = field(default_factory=list)
+    """Dead letters from now on, with the error of the last attempt."""
 
 
-async def write(runner: Runner, worker: str, endings: Sequence[Ending], repeated: bool = False) -> Report:
-    """Write the endings. `repeated`: an earlier try was sent and its answer never came."""
-    report = Report()
-    ranked = sorted(endings, key=_by_id)
-    final = [e for e in ranked if isinstance(e[1], (Completed, Abandoned))]
-    if final:
-        await _complete(runner, worker, final, repeated, report)
-    if len(final) != len(ranked):
-        for crashed in (False, True):
-            failed = [e for e in ranked if isinstance(e[1], Failed) and e[1].crashed is crashed]
-            if failed:
-                await _fail(runner, worker, failed, crashed, report)
-        if snoozed := [e for e in ranked if isinstance(e[1], Snoozed)]:
-            await _snooze(runner, worker, snoozed, report)
-        if released := [e for e in ranked if isinstance(e[1], Released)]:
-            await _release(runner, worker, released, report)
+async def write(runner: Runner, endings: Sequence[Ending[H]], repeated: bool = False) -> Report[H]:
+    """Write the endings of one worker. `repeated`: an earlier try was sent and its answer never came."""
+    report: Report[H] = Report()
+    ended: list[Ending[H]] = []
+    failed: list[tuple[H, AttemptFailed]] = []
+    snoozed: list[tuple[H, Snoozed]] = []
+    handed_back: list[H] = []
+    for held, outcome in sorted(endings, key=_by_id):
+        match outcome:
+            case Completed() | Ended():
+                ended.append((held, outcome))
+            case AttemptFailed():
+                failed.append((held, outcome))
+            case Snoozed():
+                snoozed.append((held, outcome))
+            case HandedBack():
+                handed_back.append(held)
+            case Lost():
+                report.lost.append(held)
+            case _:
+                assert_never(outcome)
+    if ended:
+        await _end(runner, ended, repeated, report)
+    if failed:
+        await _fail(runner, failed, report)
+    if snoozed:
+        await _snooze(runner, snoozed, report)
+    if handed_back:
+        await _hand_back(runner, handed_back, report)
     return report
 
 
-def _by_id(ending: Ending) -> UUID:
+def _by_id(ending: Ending[H]) -> UUID:
     return ending[0].id
 
 
-def _fences(endings: Sequence[Ending]) -> tuple[list[UUID], list[int]]:
-    return [claim.id for claim, _ in endings], [claim.generation for claim, _ in endings]
+def _holds(held: Iterable[H]) -> tuple[list[UUID], list[int]]:
+    """As most statements take them, beside the worker."""
+    rows = list(held)
+    return [row.id for row in rows], [row.generation for row in rows]
 
 
-async def _complete(runner: Runner, worker: str, endings: Sequence[Ending], repeated: bool, report: Report) -> None:
-    ids, generations = _fences(endings)
+async def _end(runner: Runner, endings: Sequence[Ending[H]], repeated: bool, report: Report[H]) -> None:
+    worker = endings[0][0].worker
+    ids, generations = _holds(held for held, _ in endings)
     results = _unless_empty(outcome.result if isinstance(outcome, Completed) else None for _, outcome in endings)
-    reasons = _unless_empty(outcome.last_error() if isinstance(outcome, Abandoned) else None for _, outcome in endings)
+    statuses = _unless_empty(outcome.status.value if isinstance(outcome, Ended) else None for _, outcome in endings)
+    reasons = _unless_empty(outcome.last_error() if isinstance(outcome, Ended) else None for _, outcome in endings)
     probe("complete.before")
-    rows = await runner.run("inbox", "complete", ids, generations, results, reasons, worker)
+    rows = await runner.run("inbox", "complete", ids, generations, results, statuses, reasons, worker)
     probe("complete.after")
     completed, late, done = rows[0]
     report.late += late
@@ -90,10 +110,11 @@ async def _complete(runner: Runner, worker: str, endings: Sequence[Ending], repe
             done += [row[0] for row in await runner.run("inbox", "confirm", ids, generations, worker)]
         there = set(done)
         written = [ending for ending in endings if ending[0].id in there]
-        _note_lost(endings, done, report)
-    abandoned = sum(1 for _, outcome in written if isinstance(outcome, Abandoned))
-    report.abandoned += abandoned
-    report.completed += len(written) - abandoned
+        _note_lost((held for held, _ in endings), done, report)
+    decided = [outcome.status for _, outcome in written if isinstance(outcome, Ended)]
+    report.completed += len(written) - len(decided)
+    report.cancelled += decided.count(Final.CANCELLED)
+    report.failed += decided.count(Final.FAILED)
 
 
 def _unless_empty(values: Iterable[str | None]) -> list[str | None]:
@@ -102,64 +123,66 @@ def _unless_empty(values: Iterable[str | None]) -> list[str | None]:
     return listed if any(value is not None for value in listed) else []
 
 
-async def _fail(runner: Runner, worker: str, endings: Sequence[Ending], crashed: bool, report: Report) -> None:
-    ids, generations = _fences(endings)
-    failures = [outcome for _, outcome in endings if isinstance(outcome, Failed)]
+async def _fail(runner: Runner, endings: Sequence[tuple[H, AttemptFailed]], report: Report[H]) -> None:
+    ids, generations = _holds(held for held, _ in endings)
+    failures = [failed for _, failed in endings]
     probe("fail.before")
     rows = await runner.run(
-        "inbox", "fail", ids, generations, [f.last_error() for f in failures], [f.record() for f in failures], worker,
-        crashed,
+        "inbox", "fail", ids, generations, [each.last_error() for each in failures],
+        [each.record() for each in failures], [each.delay for each in failures], [each.give_up for each in failures],
+        [each.crashed for each in failures], endings[0][0].worker,
     )  # fmt: skip
     probe("fail.after")
-    dead = {row[0] for row in rows if row[1] == "dead_letter"}
-    cancelled = sum(1 for row in rows if row[1] == "failed")
-    report.dead += len(dead)
-    report.abandoned += cancelled
-    report.retried += len(rows) - len(dead) - cancelled
-    for (claim, _), failed in zip(endings, failures, strict=True):
-        if claim.id in dead:
-            report.buried.append((claim, failed.last_error()))
-    _note_lost(endings, [row[0] for row in rows], report)
+    statuses = {row[0]: row[1] for row in rows}
+    for held, failed in endings:
+        match statuses.get(held.id):
+            case "dead_letter":
+                report.dead.append((held, failed.last_error()))
+            case "failed":  # it was cancelled meanwhile
+                report.cancelled += 1
+            case "pending":
+                report.retried += 1
+    _note_lost((held for held, _ in endings), statuses, report)
 
 
-async def _snooze(runner: Runner, worker: str, endings: Sequence[Ending], report: Report) -> None:
-    ids, generations = _fences(endings)
-    delays = [outcome.seconds for _, outcome in endings if isinstance(outcome, Snoozed)]
-    rows = await runner.run("inbox", "snooze", ids, generations, delays, worker)
+async def _snooze(runner: Runner, endings: Sequence[tuple[H, Snoozed]], report: Report[H]) -> None:
+    ids, generations = _holds(held for held, _ in endings)
+    delays = [snoozed.seconds for _, snoozed in endings]
+    rows = await runner.run("inbox", "snooze", ids, generations, delays, endings[0][0].worker)
     report.snoozed += len(rows)
-    _note_lost(endings, [row[0] for row in rows], report)
+    _note_lost((held for held, _ in endings), [row[0] for row in rows], report)
 
 
-async def _release(runner: Runner, worker: str, endings: Sequence[Ending], report: Report) -> None:
-    """Hand back, and once more what was locked at that moment: by a renewal, most likely, which is over soon."""
-    left = list(endings)
-    for _ in range(RELEASE_TRIES):
-        ids, generations = _fences(left)
+async def _hand_back(runner: Runner, held: Sequence[H], report: Report[H]) -> None:
+    """And once more what was locked at that moment: by a renewal, most likely, which is over soon."""
+    worker = held[0].worker
+    left = list(held)
+    for _ in range(TRIES):
         probe("release.before")
-        released = {row[0] for row in await runner.run("inbox", "release", ids, generations, worker)}
-        report.released += len(released)
-        if len(released) == len(left):
-            return
-        left = [ending for ending in left if ending[0].id not in released]
-        held = {row[0] for row in await runner.run("inbox", "held", *_fences(left), worker)}
-        left = [ending for ending in left if ending[0].id in held]
+        back = {row[0] for row in await runner.run("inbox", "hand_back", *_holds(left), worker)}
+        report.handed_back += len(back)
+        left = [row for row in left if row.id not in back]
         if not left:
             return
-        await asyncio.sleep(RELEASE_AGAIN)
+        still = {row[0] for row in await runner.run("inbox", "held", *_holds(left), worker)}
+        left = [row for row in left if row.id in still]
+        if not left:
+            return
+        await asyncio.sleep(AGAIN)
     _complain(len(left))
 
 
-async def release_all(runner: Runner, worker: str, started: Sequence[UUID] = ()) -> int:
+async def hand_back_all(runner: Runner, worker: str, started: Sequence[UUID] = ()) -> int:
     """Hand back whatever this worker holds, but for what it has started; once more what was locked at that moment."""
     count = 0
-    for _ in range(RELEASE_TRIES):
-        rows = await runner.run("inbox", "release_worker", worker, started)
-        released = sum(1 for row in rows if row[1])
-        count += released
-        if released == len(rows):
+    for _ in range(TRIES):
+        rows = await runner.run("inbox", "hand_back_worker", worker, started)
+        back = sum(1 for row in rows if row[1])
+        count += back
+        if back == len(rows):
             return count
-        await asyncio.sleep(RELEASE_AGAIN)
-    _complain(len(rows) - released)
+        await asyncio.sleep(AGAIN)
+    _complain(len(rows) - back)
     return count
 
 
@@ -167,6 +190,6 @@ def _complain(left: int) -> None:
     log.warning("%s rows could not be handed back, since somebody locks them; their leases run out", left)
 
 
-def _note_lost(endings: Sequence[Ending], written: Iterable[UUID], report: Report) -> None:
+def _note_lost(held: Iterable[H], written: Iterable[UUID], report: Report[H]) -> None:
     there = set(written)
-    report.lost.extend(claim for claim, _ in endings if claim.id not in there)
+    report.lost.extend(row for row in held if row.id not in there)

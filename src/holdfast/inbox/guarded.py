@@ -13,14 +13,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import itemgetter
 
 import asyncpg
 
 from ..db.link import Link
 from ..errors import Contended
-from ..model.floor import END, Floor, Lane, Position
+from ..model.floor import END, Floor, Lane
 from ..model.job import Claim
-from .claim import AT, END_AT, END_LANE, END_SEQ, FOUND, PAUSED, Batch, Course, Known
+from .about import About, about
+from .claim import Batch, Course, Known
 
 KEYS, KEYS_LEAST = 500, 10
 """Most keys per claim: each holds an advisory lock, and their memory is shared by the whole server."""
@@ -34,11 +36,8 @@ PATROL_CHUNK = 500
 SLOW = 0.02
 """Seconds: a question that took so long is not asked again until the next patrol."""
 
-ID, CLAIM = 0, slice(14)
-LANE, AVAILABLE_AT, SEQ, CALL = range(14, 18)
-"""Columns: the claim, its place, and in the first row what there is to say about the call."""
-BUSY, PASSED, EMPTY = 11, slice(12, 14), slice(14, 16)
-"""What that says beyond what the free claim's says."""
+CLAIM, PLACE, ABOUT = slice(14), slice(14, 16), 16
+"""Columns: the fields of a `Claim`, its place in the order, and in the first row what the others say by name."""
 
 Key = tuple[str, str]
 """(queue, key)"""
@@ -100,15 +99,14 @@ class GuardedCourse(Course):
         began = time.monotonic()
         self._turn += 1
         self._fallen.clear()
-        rows = await self._run(self.floor, [], look, keys, limit, rescan=rescan)
-        claims = claims_of(rows)
-        head = rows[0][CALL]
-        full = head[FOUND] >= look
-        self._note_passed(head)
-        behind = self._settle(head, self._ends(rows, full), began, rescan, idle=not claims and not full)
+        told, claims = await self._run(self.floor, [], look, keys, limit, rescan=rescan)
+        full = told.found >= look
+        self._note_passed(told)
+        ends = told.ends(len(self.floor.lanes))
+        behind = self._settle(told, ends, began, rescan, idle=not claims and not full)
         if full or len(claims) >= limit:
             self.floor.rotate()
-        decided = head[FOUND] - (len(rows) - 1 - len(claims))
+        decided = told.found - told.left
         if decided > 0 and (claims or full):  # a look full of rows behind their heads makes the next one longer
             self._density += (len(claims) / decided - self._density) * 0.3
         return Batch(claims, more=not claims and (full or self._patrolling), full=full or len(claims) >= limit), behind
@@ -119,19 +117,18 @@ class GuardedCourse(Course):
             vacated = await self._worth_a_look(vacated, link)
             if not vacated:
                 return []
-            rows = await self._run(self.floor, vacated, 0, 0, limit, link=link)
-        head = rows[0][CALL]
-        self._vacated.update((vacated[position - 1], None) for position in head[BUSY])
-        for key in _keys(head[EMPTY]):
-            self._passed.pop(key, None)
-        return claims_of(rows)
+            told, claims = await self._run(self.floor, vacated, 0, 0, limit, link=link)
+        self._vacated.update((vacated[position - 1], None) for position in told.busy)
+        for key in told.empty:
+            self._passed.pop((key.queue, key.key), None)
+        return claims
 
     async def give_away(self, link: Link) -> None:
         """What is next in the keys that fell vacant here is for everyone, also for those who have passed it."""
         with self._taking_vacated() as vacated:
             if vacated:
-                rows = await self._run(self.floor, vacated, 0, 0, 0, passed=True, link=link)
-                self._vacated.update((vacated[position - 1], None) for position in rows[0][CALL][BUSY])
+                told, _ = await self._run(self.floor, vacated, 0, 0, 0, passed=True, link=link)
+                self._vacated.update((vacated[position - 1], None) for position in told.busy)
 
     async def _worth_a_look(self, vacated: list[Key], link: Link) -> list[Key]:
         """If nothing at all is parked, the keys of which we passed something: what others have is still ahead."""
@@ -144,8 +141,8 @@ class GuardedCourse(Course):
             self._ask_parked_at = time.monotonic() + PATROL_EVERY
         return vacated if parked else passed
 
-    def _note_passed(self, head: asyncpg.Record) -> None:
-        for key in _keys(head[PASSED]):
+    def _note_passed(self, told: About) -> None:
+        for key in ((each.queue, each.key) for each in told.passed):
             self._passed[key] = None
             if key in self._fallen:
                 # It fell vacant while this claim, which may have looked before that, was under way.
@@ -155,28 +152,28 @@ class GuardedCourse(Course):
 
     async def claim_suspect(self) -> Claim | None:
         """Claim one row that is to run alone."""
-        claims = claims_of(await self._run(self.floor, [], 1, 1, 1, suspects=True, park=True))
+        _, claims = await self._run(self.floor, [], 1, 1, 1, suspects=True, park=True)
         return claims[0] if claims else None
 
     async def suspect_waits(self) -> bool:
         """Is there a row that is to run alone, and may run now?"""
-        return len(await self._run(self.floor, [], 1, 1, 0, suspects=True, park=True)) > 1
+        told, _ = await self._run(self.floor, [], 1, 1, 0, suspects=True, park=True)
+        return told.left > 0
 
     async def _walk_patrol(self, limit: int) -> Batch:
         """One chunk of what lies behind the floor."""
         if not self._patrolling:
             self._patrolling = True
             self._patrol.reset()
-        rows = await self._run(self._patrol, [], PATROL_CHUNK, self._keys, limit, park=True)
-        head = rows[0][CALL]
-        self._note_passed(head)
-        full = head[FOUND] >= PATROL_CHUNK
-        self._patrol.claimed(head[AT], self._ends(rows, full), head[PAUSED] or ())
+        told, claims = await self._run(self._patrol, [], PATROL_CHUNK, self._keys, limit, park=True)
+        self._note_passed(told)
+        full = told.found >= PATROL_CHUNK
+        self._patrol.claimed(told.at, told.ends(len(self._patrol.lanes)), told.paused)
         behind = any(self._patrol.hint(lane) < self.floor.hint(lane) for lane in self.floor.lanes)
         if not full or not behind:
             self._patrolling = False
             self._patrol_at = time.monotonic() + PATROL_EVERY
-        return Batch(claims_of(rows))
+        return Batch(claims)
 
     @contextmanager
     def _taking_vacated(self) -> Iterator[list[Key]]:
@@ -203,7 +200,7 @@ class GuardedCourse(Course):
         rescan: bool = False,
         passed: bool = False,
         link: Link | None = None,
-    ) -> list[asyncpg.Record]:
+    ) -> tuple[About, list[Claim]]:
         """Ask along the lanes of this floor, from its marks on; `passed`: somebody may have passed anything."""
         lanes, starts = floor.lanes, floor.starts(rescan)
         hints = [END if passed else self.floor.hint(lane) for lane in lanes]
@@ -223,7 +220,7 @@ class GuardedCourse(Course):
             self._keys = max(self._keys // 2, KEYS_LEAST)
             raise
         self._keys = min(self._keys + 1, KEYS)
-        return rows
+        return about(rows[0][ABOUT]), claims_of(self._worker, rows[1:])
 
     def _own_buckets(self) -> tuple[list[str], list[int]]:
         """Each time another one first: a full batch may not reach the last."""
@@ -235,29 +232,8 @@ class GuardedCourse(Course):
             buckets += [*share[first:], *share[:first]]
         return queues, buckets
 
-    def _ends(self, rows: list[asyncpg.Record], full: bool) -> list[Position | None]:
-        """Where each lane's scan stopped: never beyond a row that was left."""
-        head = rows[0][CALL]
-        ends: list[Position | None] = [(head[AT], 0)] * len(self.floor.lanes)
-        if full:
-            last = head[END_LANE]
-            # The buckets of an owned lane share its floor: it moves when all of them have been looked through.
-            ends[last - 1] = None if self.floor.lanes[last - 1].owned else (head[END_AT], head[END_SEQ])
-            ends[last:] = [None] * (len(ends) - last)
-        for row in rows[1:]:
-            if row[LANE]:
-                place, end = (row[AVAILABLE_AT], row[SEQ]), ends[row[LANE] - 1]
-                ends[row[LANE] - 1] = place if end is None else min(end, place)
-        return ends
 
-
-def claims_of(rows: list[asyncpg.Record]) -> list[Claim]:
+def claims_of(worker: str, rows: list[asyncpg.Record]) -> list[Claim]:
     """Oldest first, whatever the order of the keys."""
-    claimed = [row for row in rows[1:] if row[ID] is not None]
-    claimed.sort(key=lambda row: (row[AVAILABLE_AT], row[SEQ]))
-    return [Claim(*row[CLAIM]) for row in claimed]
-
-
-def _keys(columns: tuple[list[str] | None, list[str] | None]) -> list[Key]:
-    queues, keys = columns
-    return list(zip(queues or (), keys or (), strict=True))
+    rows.sort(key=itemgetter(PLACE))
+    return [Claim(worker, *row[CLAIM]) for row in rows]

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from ..db.link import Link
+from ..model.job import Hold
 from ..probes import probe
-
-Fence = tuple[UUID, int]
-"""(id, generation)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,24 +18,26 @@ class Renewal:
     """Neither renewed nor held: another owner may have them. A row that is merely locked is in neither set."""
 
 
-async def renew(link: Link, worker: str, held: Sequence[Fence], lease: float) -> Renewal:
-    """Renew what this worker holds."""
-    ids, generations = [id for id, _ in held], [generation for _, generation in held]
+async def renew(link: Link, holds: Sequence[Hold], lease: float) -> Renewal:
+    """Renew what one worker holds."""
+    if not holds:
+        return Renewal(set(), set())
     probe("renew.before")
-    rows = await link.run("inbox", "renew", ids, generations, worker, lease)
+    rows = await link.run("inbox", "renew", *_columns(holds), holds[0].worker, lease)
     renewed = {row[0] for row in rows}
-    missing = [fence for fence in held if fence[0] not in renewed]
+    missing = [hold for hold in holds if hold.id not in renewed]
     if not missing:
         return Renewal(renewed, set())
-    ids, generations = [id for id, _ in missing], [generation for _, generation in missing]
-    rows = await link.run("inbox", "held", ids, generations, worker)
+    rows = await link.run("inbox", "held", *_columns(missing), missing[0].worker)
     locked = {row[0] for row in rows}
-    return Renewal(renewed, {id for id, _ in missing if id not in locked})
+    return Renewal(renewed, {hold.id for hold in missing if hold.id not in locked})
 
 
-async def cancelled(link: Link, workers: Sequence[str]) -> dict[str, set[Fence]]:
-    """The rows in flight whose cancellation was requested, by worker."""
-    found: dict[str, set[Fence]] = {}
-    for id, generation, worker in await link.run("inbox", "cancelled", list(workers)):
-        found.setdefault(worker, set()).add((id, generation))
-    return found
+def _columns(holds: Sequence[Hold]) -> tuple[list[UUID], list[int]]:
+    return [hold.id for hold in holds], [hold.generation for hold in holds]
+
+
+async def cancelled(link: Link, workers: Sequence[str]) -> set[Hold]:
+    """What these workers hold, and should not go on with: its cancellation was requested."""
+    rows = await link.run("inbox", "cancelled", list(workers))
+    return {Hold(worker, id, generation) for id, generation, worker in rows}

@@ -8,17 +8,17 @@ changed and, once it has completed, on its own. The name, `holdfast job <id> <ge
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import UUID
 
+from ..model.job import Hold, Holding
 from .ending import Runner
 
 
-def name(id: UUID, generation: int) -> str:
+def name(held: Holding) -> str:
     """As the statements write it."""
-    return f"holdfast job {id} {generation}"
+    return f"holdfast job {held.id} {held.generation}"
 
 
-async def end(runner: Runner, attempts: Sequence[tuple[UUID, int]]) -> None:
-    """These attempts, by id and generation, have nobody any more who could go on with them."""
-    if attempts:
-        await runner.run("inbox", "end_sessions", [id for id, _ in attempts], [number for _, number in attempts])
+async def end(runner: Runner, holds: Sequence[Hold]) -> None:
+    """Nobody is left who could go on with these."""
+    if holds:
+        await runner.run("inbox", "end_sessions", [hold.id for hold in holds], [hold.generation for hold in holds])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 import msgspec
@@ -15,12 +16,36 @@ class Job(msgspec.Struct, frozen=True):
     """True when this idempotency key or id had been enqueued before: nothing was added."""
 
 
-class Claim(msgspec.Struct, eq=False, gc=False):
-    """One claimed row: the work, and the fence under which everything about it is written."""
+class Hold(NamedTuple):
+    """That a worker holds a job: everything that it writes about the job is written under this, or not at all."""
 
+    worker: str
+    id: UUID
+    generation: int
+    """Of the row: one up at every claim."""
+
+
+class Holding(Protocol):
+    """Whatever is a hold, or has one: a claim."""
+
+    @property
+    def worker(self) -> str: ...
+
+    @property
+    def id(self) -> UUID: ...
+
+    @property
+    def generation(self) -> int: ...
+
+
+class Claim(msgspec.Struct, eq=False, gc=False):
+    """One claimed row: the work, and the hold on it."""
+
+    worker: str
     id: UUID
     generation: int
     fence: int
+    """What handlers pass on: rises with every claim of any job."""
     attempt: int
     max_attempts: int
     kind: str
@@ -31,7 +56,7 @@ class Claim(msgspec.Struct, eq=False, gc=False):
     headers: str | None
     idempotency_key: str | None
     cancelled: bool = False
-    """Cancelled while an earlier attempt ran: to be abandoned, not run."""
+    """Cancelled while an earlier attempt ran: it is not to be run."""
     ordered: bool = False
     """One at a time of its key: its end may let another begin."""
     slot: int = -1

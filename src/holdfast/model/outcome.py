@@ -1,14 +1,23 @@
 """How an attempt ends. Endings are values; an exception is a retry.
 
-A handler returns a result (completed), `Snooze(delay)` (later, at no cost of an attempt) or `Fail(reason)` (never
-again, by decision). Whatever it raises is a failed attempt.
+A handler returns a result (completed), `Snooze(delay)` (later, at no cost of an attempt) or `Fail(reason)` (failed
+permanently). Whatever it raises is a failed attempt.
+
+What the worker makes of that is an `Outcome`, and each has one statement (inbox/ending.py):
+
+    Completed       the job is archived as completed
+    Ended           it is archived as failed, cancelled, expired or discarded
+    AttemptFailed   it is retried later, or a dead letter
+    Snoozed         it waits, and the attempt is given back
+    HandedBack      others may run it now; the attempt is given back
+    Lost            nothing is written: the row is another's
 """
 
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from enum import StrEnum
 
 import msgspec
 
@@ -48,25 +57,41 @@ class Snoozed:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Abandoned:
-    """Ended by decision: `Fail`, or a cancellation."""
+class Final(StrEnum):
+    """What is archived of a job that did not complete."""
 
+    FAILED = "failed"
+    """Its handler returned `Fail`."""
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    DISCARDED = "discarded"
+    """A dead letter that an operator threw away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The job is over, and did not complete."""
+
+    status: Final
     reason: str
-    cancelled: bool = False
 
     def last_error(self, limits: Limits = DEFAULT_LIMITS) -> str:
         return trim(self.reason, limits.error_bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """An attempt that raised, ran over its time, or died with its process."""
+class AttemptFailed:
+    """It raised, ran over its time, or died with its process: the job is retried, or a dead letter."""
 
     error: str
     message: str
     trace: str = ""
-    crashed: bool = field(default=False)
+    crashed: bool = False
+    """It may have taken its process down: the next attempt runs in isolation."""
+    delay: float | None = None
+    """Seconds until the next attempt; None: by the backoff."""
+    give_up: bool = False
+    """A dead letter now, whatever attempts are left?"""
 
     def last_error(self, limits: Limits = DEFAULT_LIMITS) -> str:
         return trim(f"{self.error}: {self.message}" if self.message else self.error, limits.error_bytes)
@@ -80,8 +105,8 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
-    """Handed back unstarted; the attempt is given back too."""
+class HandedBack:
+    """Not run, or not to its end: others may run it now. The attempt is given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +114,10 @@ class Lost:
     """The lease is gone: nothing is written."""
 
 
-Outcome = Completed | Snoozed | Abandoned | Failed | Released | Lost
+Outcome = Completed | Ended | AttemptFailed | Snoozed | HandedBack | Lost
 
 
-def failure(error: BaseException) -> Failed:
+def failure(error: BaseException) -> AttemptFailed:
     """The failure as it can be stored, whatever the exception does when it is looked at."""
     name = type(error).__name__
     try:
@@ -103,7 +128,7 @@ def failure(error: BaseException) -> Failed:
         trace = "".join(traceback.format_exception(error, limit=-20))
     except Exception:
         trace = ""
-    return Failed(name, message, trace)
+    return AttemptFailed(name, message, trace)
 
 
 def trim(text: str, size: int) -> str:
@@ -113,16 +138,3 @@ def trim(text: str, size: int) -> str:
         half = max(size // 2 - 10, 1)
         clean = clean[:half] + b"\n[cut]\n" + clean[-half:]
     return clean.decode("utf-8", "ignore")
-
-
-def outcome_of(value: Any, encode: Any) -> Outcome:
-    """What a handler's return value means."""
-    match value:
-        case None:
-            return DONE
-        case Snooze(delay):
-            return Snoozed(seconds(delay))
-        case Fail(reason):
-            return Abandoned(str(reason))
-        case _:
-            return Completed(encode(value))

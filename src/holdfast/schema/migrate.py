@@ -14,6 +14,7 @@ from ..db.database import Connection, Database
 from ..db.statements import in_schema
 from ..errors import ConfigurationError, SchemaError
 from ..model.keys import BUCKETS, HASH_VERSION
+from .functions import Function, functions
 
 LOCK_TIMEOUT = "2s"
 PIN_NAMES = "set local search_path = pg_catalog, pg_temp;"
@@ -23,11 +24,24 @@ PLAIN_TIMES = "set local datestyle = 'ISO'"
 """A migration writes times as text, which other styles write in ways that are read as another time."""
 
 
+_COMPATIBLE = re.compile(r"^-- Compatible from (\d+)\b", re.MULTILINE)
+
+
 @dataclass(frozen=True, slots=True)
 class Migration:
     version: int
     name: str
     text: str
+    oldest: int | None = None
+    """The oldest schema version whose workers run on this one, too. Its file says so in a line of its own, such as
+    `-- Compatible from 8`; else its workers must be stopped before."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.version:04} {self.name}"
+
+
+Step = Migration | Function
 
 
 @cache
@@ -37,8 +51,13 @@ def migrations(schema: str = "holdfast") -> tuple[Migration, ...]:
     for file in files("holdfast").joinpath("schema", "migrations").iterdir():
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
             text = in_schema(file.read_text(encoding="utf-8"), schema)
-            found.append(Migration(int(match[1]), match[2], text))
+            found.append(Migration(int(match[1]), match[2], text, _oldest(text)))
     return tuple(sorted(found, key=lambda migration: migration.version))
+
+
+def _oldest(text: str) -> int | None:
+    found = _COMPATIBLE.search(text)
+    return int(found[1]) if found else None
 
 
 def newest() -> int:
@@ -55,7 +74,9 @@ def script(schema: str = "holdfast") -> str:
     """The whole schema as one SQL script, for those who apply migrations with their own tool."""
     parts = ["begin;", PIN_NAMES, f"{PLAIN_TIMES};", *_beginning(schema)]
     for migration in migrations(schema):
-        parts += [f"-- {migration.version:04} {migration.name}", migration.text.strip(), _record(migration, schema)]
+        parts += [f"-- {migration.title}", migration.text.strip(), _record(migration, schema)]
+    for function in functions(schema):
+        parts += [function.text.strip(), _record_function(function, schema)]
     return "\n\n".join([*parts, "commit;", ""])
 
 
@@ -75,8 +96,19 @@ def _beginning(schema: str) -> tuple[str, str]:
 
 
 def _record(migration: Migration, schema: str) -> str:
-    values = f"({migration.version}, '{migration.name}')"  # a number, and a name of \w alone
-    return in_schema(f"insert into holdfast.migrations (version, name) values {values};", schema)  # noqa: S608 - see above
+    values = f"{migration.version}, '{migration.name}'"  # a number, and a name of \w alone
+    statement = f"insert into holdfast.migrations (version, name) values ({values});"  # noqa: S608 - see above
+    if migration.oldest is not None:
+        statement += f" update holdfast.migrations set oldest = {migration.oldest} where version = {migration.version};"  # noqa: S608
+    return in_schema(statement, schema)
+
+
+def _record_function(function: Function, schema: str) -> str:
+    statement = (
+        f"insert into holdfast.functions (name, digest) values ('{function.name}', '{function.digest}') "  # noqa: S608
+        "on conflict (name) do update set digest = excluded.digest;"
+    )
+    return in_schema(statement, schema)
 
 
 async def version_of(connection: Connection, schema: str) -> int:
@@ -89,9 +121,11 @@ async def version_of(connection: Connection, schema: str) -> int:
 
 
 async def check(connection: Connection, schema: str) -> None:
-    """Raise unless the schema in the database is the one of this release."""
+    """Raise unless this release can work on the schema in the database: it is its own, or a newer one that is marked
+    compatible."""
     version = await version_of(connection, schema)
-    refuse_newer(version)
+    if version > newest():
+        await _check_compatible(connection, schema, version)
     if version == 0:
         database = await connection.fetchval("select current_database()")
         raise SchemaError(f"There is no schema {schema!r} in the database {database!r}. Run: {command(schema)}")
@@ -100,6 +134,21 @@ async def check(connection: Connection, schema: str) -> None:
             f"The schema {schema!r} is at version {version}, this release needs {newest()}. Run: {command(schema)}"
         )
     await _check_buckets(connection, schema)
+
+
+async def _check_compatible(connection: Connection, schema: str, version: int) -> None:
+    """Every migration that we do not know must be one on which we may work."""
+    statement = in_schema(
+        "select version from holdfast.migrations where version > $1 and coalesce(oldest, version) > $1"
+        " order by version limit 1",
+        schema,
+    )
+    refused = await connection.fetchval(statement, newest())
+    if refused is not None:
+        raise SchemaError(
+            f"The schema {schema!r} is at version {version}, this release works with {newest()}, and migration "
+            f"{refused} is not compatible with it. Install a newer holdfast."
+        )
 
 
 async def _check_buckets(connection: Connection, schema: str) -> None:
@@ -122,25 +171,24 @@ def refuse_newer(version: int) -> None:
         )
 
 
-async def pending(database: Database) -> list[Migration]:
-    """The migrations that are not applied yet."""
+async def pending(database: Database) -> list[Step]:
+    """The migrations that are not applied yet; and if there are none, the functions whose body has changed."""
     connection = await database.connect("migrate")
     try:
-        version = await version_of(connection, database.schema)
-        refuse_newer(version)
-        return [migration for migration in migrations(database.schema) if migration.version > version]
+        todo = await _todo(connection, database.schema)
+        return [*todo] if todo else [*await _changed(connection, database.schema)]
     finally:
         await connection.close()
 
 
-async def migrate(database: Database) -> list[Migration]:
-    """Apply what is missing; returns what was applied by this call."""
+async def migrate(database: Database) -> list[Step]:
+    """Apply what is missing; returns what this call applied. Functions that came with a migration are not named."""
     connection = await database.connect("migrate")
     try:
         await _check_encoding(connection)
-        applied = []
-        while (migration := await _apply_next(connection, database.schema)) is not None:
-            applied.append(migration)
+        applied: list[Step] = []
+        while steps := await _apply_next(connection, database.schema):
+            applied += steps
         return applied
     except asyncpg.InsufficientPrivilegeError as error:
         raise ConfigurationError(
@@ -162,7 +210,19 @@ async def _check_encoding(connection: Connection) -> None:
         )
 
 
-async def _apply_next(connection: Connection, schema: str) -> Migration | None:
+async def _todo(connection: Connection, schema: str) -> list[Migration]:
+    version = await version_of(connection, schema)
+    refuse_newer(version)
+    return [migration for migration in migrations(schema) if migration.version > version]
+
+
+async def _changed(connection: Connection, schema: str) -> list[Function]:
+    rows = await connection.fetch(in_schema("select name, digest from holdfast.functions", schema))
+    installed = {row[0]: row[1] for row in rows}
+    return [function for function in functions(schema) if installed.get(function.name) != function.digest]
+
+
+async def _apply_next(connection: Connection, schema: str) -> list[Step]:
     for attempt in range(TRIES):
         try:
             return await _try_next(connection, schema)
@@ -174,19 +234,26 @@ async def _apply_next(connection: Connection, schema: str) -> Migration | None:
     )
 
 
-async def _try_next(connection: Connection, schema: str) -> Migration | None:
+async def _try_next(connection: Connection, schema: str) -> list[Step]:
+    """The next migration, the functions together with the last one; or the functions alone; or nothing."""
     async with connection.transaction():
         await connection.execute(f"{PIN_NAMES} set local lock_timeout = '{LOCK_TIMEOUT}'; {PLAIN_TIMES}")
         await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{schema}.migrate")
-        version = await version_of(connection, schema)
-        refuse_newer(version)
-        todo = [migration for migration in migrations(schema) if migration.version > version]
-        if not todo:
-            return None
-        schema_first, table = _beginning(schema)
-        if not await connection.fetchval("select exists (select from pg_namespace where nspname = $1)", schema):
-            await connection.execute(schema_first)  # also with "if not exists" it needs a right that an owner may lack
-        await connection.execute(table)
-        await connection.execute(todo[0].text)
-        await connection.execute(_record(todo[0], schema))
-        return todo[0]
+        todo = await _todo(connection, schema)
+        if todo:
+            await _apply(connection, schema, todo[0])
+        if len(todo) > 1:
+            return [todo[0]]
+        changed = await _changed(connection, schema)
+        for function in changed:
+            await connection.execute(f"{function.text}; {_record_function(function, schema)}")
+        return [*todo] if todo else [*changed]
+
+
+async def _apply(connection: Connection, schema: str, migration: Migration) -> None:
+    schema_first, table = _beginning(schema)
+    if not await connection.fetchval("select exists (select from pg_namespace where nspname = $1)", schema):
+        await connection.execute(schema_first)  # also with "if not exists" it needs a right that an owner may lack
+    await connection.execute(table)
+    await connection.execute(migration.text)
+    await connection.execute(_record(migration, schema))

@@ -64,7 +64,9 @@ def next_step(job: Row) -> str:
         case "completed":
             return "nothing: it completed"
         case "failed":
-            return f"nothing: it was ended by decision ({job['last_error']})"
+            return f"nothing: its handler failed it permanently ({job['last_error']})"
+        case "cancelled":
+            return f"nothing: it was cancelled ({job['last_error']})"
         case "dead_letter":
             return f"nothing until somebody acts: holdfast dead revive {job['id']}"
         case "blocked":

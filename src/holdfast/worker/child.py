@@ -23,9 +23,9 @@ from ..definitions import Definition
 from ..errors import Cancelled, ConfigurationError, HoldfastError, LeaseLost, Timeout
 from ..model.job import Claim
 from . import talk
+from .deciding import OnceBusy, raised, returned
 from .leash import CONFIGURATION, ORPHANED, SHORT, die_with, is_shortage, log_to_stderr
 from .loading import import_module, load_app
-from .verdict import OnceBusy, raised, returned
 
 _STOPS: dict[str, type[LeaseLost | Cancelled | Timeout]] = {
     "LeaseLost": LeaseLost,

@@ -31,11 +31,11 @@ from ..db.link import backoff
 from ..definitions import Definition
 from ..errors import Cancelled, ConfigurationError, LeaseLost, Timeout
 from ..model.job import Claim
-from ..model.outcome import Failed, Outcome, Snoozed
+from ..model.outcome import Outcome
 from . import talk
+from .deciding import PUT_OFF, Around, OnceBusy, Unstarted, process_gone, unstarted
 from .leash import SHORT, is_shortage
 from .spawning import blocked
-from .verdict import OnceBusy
 
 log = logging.getLogger("holdfast.worker")
 
@@ -45,8 +45,6 @@ GIVE_IN = 0.5
 """Seconds that a handler has to end after it was told to."""
 IDLE = 60.0
 """Seconds without work after which a process ends."""
-PUT_OFF = 5.0
-"""Seconds until an attempt is tried again, perhaps elsewhere, for which there was no process."""
 PAUSE = 5.0
 """Times the usual backoff: the pause before the first process is started again."""
 LOOK_EVERY = 1.0
@@ -55,11 +53,11 @@ CORES = os.cpu_count() or 1
 _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 
-class Unstarted(Exception):
+class NotStarted(Exception):
     """A process did not start; the message says why. Another may."""
 
 
-class Refused(Unstarted):
+class Refused(NotStarted):
     """A process cannot load the application, and no other will."""
 
 
@@ -98,7 +96,7 @@ class Children:
         while True:
             try:
                 return await self._start()
-            except (Unstarted, OSError) as error:
+            except (NotStarted, OSError) as error:
                 if isinstance(error, Refused) or (isinstance(error, OSError) and not is_shortage(error)):
                     raise ConfigurationError(f"process=True: {error}") from None
                 failures += 1
@@ -115,9 +113,9 @@ class Children:
         """
         try:
             child = await self._usable()
-        except (Unstarted, OSError) as error:
+        except (NotStarted, OSError) as error:
             log.error("%s %s could not begin: %s; it is put off by %g s", claim.kind, claim.id, error, PUT_OFF)
-            return Snoozed(PUT_OFF)
+            return unstarted(Unstarted.NO_PROCESS)
         ending = child.begin(claim)
         begins()
         try:
@@ -132,7 +130,7 @@ class Children:
             await child.end()
             raise
         except ChildDied:
-            return Failed("ProcessDied", f"the process of this attempt {await child.cause()}")
+            return process_gone(Around.APART, await child.cause())
         finally:
             self._put_back(child)
 
@@ -165,7 +163,7 @@ class Children:
     def _start_more(self) -> None:
         if self._closed:
             while (place := self._next_place()) is not None:
-                place.set_exception(Unstarted("the worker ends"))
+                place.set_exception(NotStarted("the worker ends"))
         while len(self._starting) < min(CORES, sum(not place.done() for place in self._waiting)):
             task = asyncio.get_running_loop().create_task(self._add(), name="holdfast process")
             self._starting.add(task)
@@ -227,10 +225,10 @@ class Children:
                 )
         except ChildDied:
             words = f"a process {await child.cause()} before it had loaded {self._address}"
-            raise (Unstarted if child.may_pass else Refused)(words) from None
+            raise (NotStarted if child.may_pass else Refused)(words) from None
         except TimeoutError:
             child.kill()
-            raise Unstarted(f"a process did not load {self._address} within {START:g} s") from None
+            raise NotStarted(f"a process did not load {self._address} within {START:g} s") from None
         except BaseException:
             child.kill()
             raise

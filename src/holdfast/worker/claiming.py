@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from ..db.link import Link, backoff
@@ -49,7 +49,6 @@ class Claiming:
     def __init__(
         self,
         claimer: Claimer,
-        queues: Sequence[str],
         shares: Shares,
         links: tuple[Link, Link],
         hands: Hands,
@@ -61,7 +60,6 @@ class Claiming:
     ) -> None:
         self.claimer = claimer
         self.shares = shares
-        self._queues = queues
         self._link, self._key_link = links
         """The second connects when the first ordered row has ended."""
         self._hands = hands
@@ -91,7 +89,7 @@ class Claiming:
 
     def vacate(self, claim: Claim) -> None:
         """This row of an ordered key has ended here."""
-        self.claimer.guarded.vacate(claim)
+        self.claimer.vacate(claim)
         self._vacant.set()
         if self._many_vacated:
             self.woken.set()
@@ -99,7 +97,7 @@ class Claiming:
     @property
     def _many_vacated(self) -> bool:
         """Are there more keys to be handed over than one link can in good time?"""
-        return self.claimer.guarded.vacated > self._settings.batch // 2
+        return self.claimer.vacated > self._settings.batch // 2
 
     def drain(self) -> None:
         """`draining` was set: let the loops see it."""
@@ -110,7 +108,7 @@ class Claiming:
     async def release_vacated(self) -> None:
         """We claim no more: the next of an ordered key is for others."""
         with suppress(Unreachable, Contended):
-            if self.claimer.guarded.vacated > 0:
+            if self.claimer.vacated > 0:
                 await self._hand_over(0)
 
     # Along the lanes
@@ -151,8 +149,7 @@ class Claiming:
             await self._hand_over(self._room, self._link)
             return True
         at = marks.now()
-        owned = [queue for queue in self.claimer.free.owned if queue in self._queues]
-        self.claimer.guarded.own(await self.shares.owned(owned))
+        self.claimer.own(await self.shares.owned(self.claimer.owned))
         with self._booking(want):
             batch = await self.claimer.claim(want)
         if batch.suspects is not None:
@@ -166,7 +163,7 @@ class Claiming:
         elif batch.claims:
             self._hands.take(batch.claims, at)
             await asyncio.sleep(0)  # few rows, that is quiet times: their handlers start before the next look
-        if self.claimer.guarded.vacated:
+        if self.claimer.vacated:
             self._vacant.set()
         return bool(batch.claims) or batch.more
 
@@ -179,7 +176,7 @@ class Claiming:
         """How many rows to claim now: 0 until there is room worth a round trip."""
         if self._overloaded():
             return 0
-        vacated = self.claimer.guarded.vacated  # each may hand over one row while this claim is under way
+        vacated = self.claimer.vacated  # each may hand over one row while this claim is under way
         held = self._hands.held + vacated + self._booked
         ahead = self._hands.ahead if self._full >= BACKLOG else 0
         room = min(self._settings.concurrency + ahead - held, self._settings.batch, self._room - vacated)
@@ -216,13 +213,13 @@ class Claiming:
         while not self._draining.is_set():
             await self._vacant.wait()
             self._vacant.clear()
-            while self.claimer.guarded.vacated > 0 and not self._draining.is_set():
-                waiting = self.claimer.guarded.vacated
+            while self.claimer.vacated > 0 and not self._draining.is_set():
+                waiting = self.claimer.vacated
                 try:
                     # One row has ended for each that may come, so there is room; claims along the lanes leave it.
                     await self._hand_over(0 if self._overloaded() or self._alone else self._room)
                     failures = 0
-                    if self.claimer.guarded.vacated >= waiting:  # others hold those keys, for the moment of a claim
+                    if self.claimer.vacated >= waiting:  # others hold those keys, for the moment of a claim
                         await asyncio.sleep(self._settings.poll_min)
                 except Exception as error:
                     failures += 1
@@ -231,12 +228,12 @@ class Claiming:
 
     async def _hand_over(self, limit: int, link: Link | None = None) -> None:
         at = marks.now()
-        most = max(0, min(limit, self.claimer.guarded.vacated))
+        most = max(0, min(limit, self.claimer.vacated))
         self._handing_over = True
         self._handed_over_at = time.monotonic()
         try:
             with self._booking(most):
-                claims = await self.claimer.guarded.hand_over(link or self._key_link, most)
+                claims = await self.claimer.hand_over(link or self._key_link, most)
             self._hands.take(claims, at)
             self._full += bool(claims)
         finally:

@@ -14,13 +14,15 @@ from collections.abc import Callable
 from ..db.link import Link, backoff
 from ..errors import Contended, Unreachable
 from ..inbox import ending
-from ..inbox.ending import Ending, Report
+from ..inbox.ending import Report
 from ..model.job import Claim
-from ..model.outcome import Lost, Outcome, Released
+from ..model.outcome import HandedBack, Lost, Outcome
 from .ledger import Ledger
 from .tally import Tally
 
 log = logging.getLogger("holdfast.worker")
+
+Ending = ending.Ending[Claim]
 
 LINGER = 0.002
 CLOSE = 0.01
@@ -30,9 +32,8 @@ CLOSE = 0.01
 class Completer:
     """Holds endings until they are written. A row leaves the ledger only then, so its lease is kept until then."""
 
-    def __init__(self, link: Link, worker: str, ledger: Ledger, tally: Tally, lease: float, batch: int) -> None:
+    def __init__(self, link: Link, ledger: Ledger, tally: Tally, lease: float, batch: int) -> None:
         self._link = link
-        self._worker = worker
         self._ledger = ledger
         self._tally = tally
         self._lease = lease
@@ -65,7 +66,7 @@ class Completer:
 
     def add(self, claim: Claim, outcome: Outcome) -> None:
         """The attempt has ended this way."""
-        if isinstance(outcome, Released):
+        if isinstance(outcome, HandedBack):
             self._ledger.put_back(claim.slot)
         else:
             self._ledger.end(claim.slot)
@@ -130,7 +131,7 @@ class Completer:
         failures = 0
         while batch := self._still_ours(batch):
             try:
-                report = await ending.write(self._link, self._worker, batch, repeated)
+                report = await ending.write(self._link, batch, repeated)
             except (Unreachable, Contended) as error:
                 repeated = True  # the batch is several statements: some may be written
                 if failures == 0:
@@ -160,9 +161,9 @@ class Completer:
             self.freed()
         return ours
 
-    def _settle(self, batch: list[Ending], report: Report) -> None:
+    def _settle(self, batch: list[Ending], report: Report[Claim]) -> None:
         self._tally.add(report)
-        for claim, error in report.buried:
+        for claim, error in report.dead:
             words = error.partition("\n")[0][:200]
             log.warning("%s %s is a dead letter after attempt %s: %s", claim.kind, claim.id, claim.attempt, words)
         lost = {claim.id for claim in report.lost}

@@ -79,11 +79,11 @@ class Engine:
         known = Known({kind: (d.oldest, d.version) for kind, d in self._definitions.items()})
         ordered = any(d.ordered for d in self._definitions.values())
         self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease, ordered)
-        self._completer = Completer(self._write_link, name, ledger, self.tally, settings.lease, settings.batch)
+        self._completer = Completer(self._write_link, ledger, self.tally, settings.lease, settings.batch)
         self._hands = Hands(self._definitions, settings, ledger, self.tally, self._completer, self._draining)
         self._suspects = suspects
         self.claiming = (IsolatedClaiming if suspects is Suspects.ONLY else Claiming)(
-            self.claimer, self._queues, Shares(self._claim_link, name), (self._claim_link, self._key_link), self._hands,
+            self.claimer, Shares(self._claim_link, name), (self._claim_link, self._key_link), self._hands,
             self._completer, settings, ledger, self.tally, self._draining,
         )  # fmt: skip
         if isinstance(self.claiming, IsolatedClaiming):
@@ -197,7 +197,7 @@ class Engine:
         probe("drain.before")
         await self._say("draining")
         await self._end_claiming()
-        self._hands.release_ready()
+        self._hands.hand_back_ready()
         deadline = time.monotonic() + (self.settings.drain if within is None else within)
         while self._hands.running and time.monotonic() < deadline:
             await self.claiming.release_vacated()
@@ -244,7 +244,7 @@ class Engine:
         if not self._hands.running:
             with suppress(Unreachable, Contended, TimeoutError):
                 async with asyncio.timeout(5):
-                    await ending.release_all(self._write_link, self.name)
+                    await ending.hand_back_all(self._write_link, self.name)
 
     async def _say(self, status: str) -> None:
         try:

@@ -18,12 +18,12 @@ from collections.abc import Callable, Mapping
 from ..definitions import Definition
 from ..errors import Cancelled, LeaseLost, Timeout
 from ..model.job import Claim
-from ..model.outcome import Abandoned, Lost, Released
 from . import ledger as marks
 from .children import GIVE_IN
 from .completer import Completer
+from .deciding import Draining, Unstarted, unstarted
 from .ledger import Ledger
-from .runner import Draining, JobRunner, Running
+from .runner import JobRunner, Running
 from .settings import WorkerSettings
 from .tally import Tally
 
@@ -119,7 +119,7 @@ class Hands:
         self._weigh(claims)
         if self._ledger.recalled(at):
             for claim in claims:
-                self._completer.add(claim, Released())
+                self._leave(claim, Unstarted.RECALLED)
             return
         self._ready.extend(claims)
         self._begin_turn()
@@ -133,10 +133,13 @@ class Hands:
         mean = sum([len(claim.payload) for claim in claims]) / len(claims)
         self._payload_bytes += (mean - self._payload_bytes) * (1 if mean > self._payload_bytes else 0.1)
 
-    def release_ready(self) -> None:
-        """Hand back what did not start."""
+    def hand_back_ready(self) -> None:
+        """What did not start is for others."""
         while self._ready:
-            self._completer.add(self._ready.popleft(), Released())
+            self._leave(self._ready.popleft(), Unstarted.WAITED)
+
+    def _leave(self, claim: Claim, why: Unstarted) -> None:
+        self._completer.add(claim, unstarted(why))
 
     # Running
 
@@ -178,11 +181,10 @@ class Hands:
 
     async def _run(self, claim: Claim, hand: asyncio.Task[None]) -> None:
         if self._ledger.expired(claim.slot, self._settings.lease):
-            self._completer.add(claim, Lost())
+            self._leave(claim, Unstarted.LEASE_OVER)
             return
         if claim.cancelled:
-            self._tally.cancelled += 1
-            self._completer.add(claim, Abandoned("cancelled while an earlier attempt ran", cancelled=True))
+            self._leave(claim, Unstarted.CANCELLED)
             return
         definition = self._definitions[claim.kind]
         began = time.perf_counter()
@@ -193,7 +195,7 @@ class Hands:
         else:
             self._start_clock(running, definition)
         if (signal := self._ledger.signal_of(claim.slot)) in (marks.LOST, marks.RECALLED):  # after it counts as started
-            self._completer.add(claim, Lost() if signal == marks.LOST else Released())
+            self._leave(claim, Unstarted.LEASE_LOST if signal == marks.LOST else Unstarted.RECALLED)
             return
         self._running[claim.slot] = running
         self._tally.started += 1
@@ -227,7 +229,7 @@ class Hands:
         if self._running:
             self._stop_overdue()
         if self._draining.is_set():
-            self.release_ready()
+            self.hand_back_ready()
         if self._ready and self._running and time.monotonic() - self._ready_since > STALE:
             self._hand_back_stale()
         self.publish()
@@ -269,6 +271,6 @@ class Hands:
         """Every hand is busy with something slow; others may have time."""
         if len(self._running) >= self._settings.concurrency:
             log.info("handing back %s rows that could not start within %s s", len(self._ready), STALE)
-            self.release_ready()
+            self.hand_back_ready()
             self._handler_time = max(self._handler_time, AHEAD)
         self._ready_since = time.monotonic()

@@ -46,7 +46,7 @@ class IsolatedClaiming(Claiming):
 
     async def _hand_over(self, limit: int, link: Link | None = None) -> None:
         """The next row of the suspect's key is an ordinary one, for others."""
-        await self.claimer.guarded.give_away(link or self._key_link)
+        await self.claimer.give_away(link or self._key_link)
 
     async def _go_on(self) -> float:
         """Take a suspect if there is room for it; seconds until the next look."""

@@ -23,6 +23,7 @@ from ..db.link import Link
 from ..errors import Contended, Unreachable
 from ..housekeeping.loop import Housekeeper
 from ..inbox import ending, renew
+from ..model.job import Hold
 from ..ownership import members
 from . import ledger as marks
 from .ledger import Held, Ledger
@@ -185,9 +186,8 @@ class Keeper:
     async def _renew(self, kept: Kept, rows: Sequence[Held]) -> None:
         sent = marks.now()
         try:
-            result = await renew.renew(
-                self._link, kept.ledger.name, [(row.id, row.generation) for row in rows], self._settings.lease
-            )
+            holds = [Hold(kept.ledger.name, row.id, row.generation) for row in rows]
+            result = await renew.renew(self._link, holds, self._settings.lease)
         except Contended as error:
             self._put_off([(kept, rows)], error)
             return
@@ -235,7 +235,7 @@ class Keeper:
                     kept.ledger.signal(row, marks.RECALLED)
             await asyncio.sleep(SETTLING)
             started = [row.id for row in kept.ledger.held() if row.state != marks.HELD]
-            back = await ending.release_all(self._link, kept.ledger.name, started)
+            back = await ending.hand_back_all(self._link, kept.ledger.name, started)
             if back:
                 await self._link.run("worker", "call", self._queues)
             log.warning(
@@ -245,11 +245,11 @@ class Keeper:
 
     async def _pass_cancellations(self) -> None:
         asked = await renew.cancelled(self._link, [kept.ledger.name for kept in self.workers])
-        for kept in self.workers:
-            if fences := asked.get(kept.ledger.name):
-                for row in kept.ledger.held():
-                    if (row.id, row.generation) in fences and kept.ledger.signal(row, marks.CANCELLED):
-                        kept.signal()
+        for kept in self.workers if asked else ():
+            for row in kept.ledger.held():
+                hold = Hold(kept.ledger.name, row.id, row.generation)
+                if hold in asked and kept.ledger.signal(row, marks.CANCELLED):
+                    kept.signal()
 
     async def _heartbeat(self) -> None:
         listening = self.listener is not None and self.listener.listening

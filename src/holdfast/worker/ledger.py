@@ -56,7 +56,7 @@ _AT_SUSPECTS: Final = 176
 _AT_COUNTERS: Final = 256
 
 COUNTERS: Final = (
-    "claimed", "started", "completed", "abandoned", "retried", "dead", "snoozed", "released", "lease_lost",
+    "claimed", "started", "completed", "failed", "retried", "dead", "snoozed", "handed_back", "lease_lost",
     "late_completions", "timeouts", "cancelled", "rescans", "reconnects", "running", "ready",
 )  # fmt: skip
 

@@ -17,19 +17,15 @@ from ..definitions import Definition
 from ..errors import Cancelled, LeaseLost, Timeout
 from ..inbox import ending, once
 from ..model.job import Claim
-from ..model.outcome import Abandoned, Failed, Lost, Outcome, Released
+from ..model.outcome import AttemptFailed, Outcome
 from ..probes import probe
 from .children import Children
+from .deciding import Draining, OnceBusy, Stop, Unstarted, raised, returned, stopped, unstarted
 from .settings import WorkerSettings
 from .tally import Tally
 from .transactions import Transactions, Unbegun
-from .verdict import OnceBusy, raised, returned
 
 log = logging.getLogger("holdfast.worker")
-
-
-class Draining(Exception):
-    """The worker stops before the handler could finish."""
 
 
 @dataclass(slots=True)
@@ -43,9 +39,9 @@ class Running:
     begins: Callable[[], None] = lambda: None
     """Called when its time begins, if that is later: it waits for a process, or for a transaction."""
     context: Context | None = None
-    reason: LeaseLost | Cancelled | Timeout | Draining | None = None
+    reason: Stop | None = None
 
-    def stop(self, reason: LeaseLost | Cancelled | Timeout | Draining) -> None:
+    def stop(self, reason: Stop) -> None:
         """Tell the handler to end; its hand is cancelled, but a thread can only be told."""
         if self.reason is not None:
             return
@@ -146,7 +142,7 @@ class JobRunner:
             return await self._in_transaction(running, definition, arguments)
         except Unbegun:
             await self._transactions.pause()
-            return Released()  # the handler was not called: this is no attempt
+            return unstarted(Unstarted.NO_TRANSACTION)  # the handler was not called: this is no attempt
 
     async def _in_transaction(
         self, running: Running, definition: Definition, arguments: dict[str, Any]
@@ -162,7 +158,7 @@ class JobRunner:
             # From here on the ending is on its way: cancelling now would only make its outcome unknown.
             running.cancellable = False
             await connection.execute(PIN_PLANS)
-            report = await ending.write(_OnConnection(connection, self._database), self._worker, [(claim, outcome)])
+            report = await ending.write(_OnConnection(connection, self._database), [(claim, outcome)])
             if report.lost:
                 raise LeaseLost("its completion was refused; what it wrote is rolled back")
             probe("tx.before_commit")
@@ -171,17 +167,9 @@ class JobRunner:
         return None
 
     def _stopped(self, running: Running) -> Outcome:
-        match running.reason:
-            case LeaseLost():
-                return Lost()
-            case Cancelled() as cancelled:
-                self._tally.cancelled += 1
-                return Abandoned(str(cancelled), cancelled=True)
-            case Draining():
-                return Released()
-            case _:
-                self._tally.timeouts += 1
-                return Failed("Timeout", str(running.reason))
+        assert running.reason is not None
+        self._tally.timeouts += isinstance(running.reason, Timeout)
+        return stopped(running.reason)
 
     def _raised(self, running: Running, error: BaseException) -> Outcome:
         if isinstance(error, _Uncommon):
@@ -191,7 +179,7 @@ class JobRunner:
         return self._told(running, raised(error))
 
     def _told(self, running: Running, outcome: Outcome) -> Outcome:
-        if isinstance(outcome, Failed):
+        if isinstance(outcome, AttemptFailed):
             claim = running.claim
             log.info("%s %s attempt %s failed: %r", claim.kind, claim.id, claim.attempt, outcome.last_error())
         return outcome

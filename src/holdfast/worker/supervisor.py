@@ -23,10 +23,11 @@ from ..db.link import Link, backoff
 from ..errors import Contended, Unreachable
 from ..inbox import ending, sessions
 from ..inbox.ending import Ending
-from ..model.job import Claim
-from ..model.outcome import Failed, Released
+from ..model.job import Hold
+from ..model.outcome import AttemptFailed
 from ..ownership import members
 from . import ledger as marks
+from .deciding import Around, process_gone
 from .isolation import End, Isolation
 from .keeper import Keeper, Kept
 from .leash import CONFIGURATION
@@ -169,7 +170,7 @@ class _Child:
             if code != 0 or any(ledger.held()):
                 await self._recover(ledger, code)
             else:
-                await self._bury(ledger.name)
+                await self._leave(ledger.name)
         worked = ledger.counters()["started"] > 0 or any(row.state != marks.HELD for row in ledger.held())
         ledger.close()
         return End(code, worked)
@@ -272,19 +273,23 @@ class _Child:
     async def _recover(self, ledger: Ledger, code: int) -> None:
         """Hand back what the dead process held; an attempt that had started counts."""
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        endings = [self._ending(row, how) for row in ledger.held() if row.state != marks.HELD]
-        started = sum(1 for _, outcome in endings if isinstance(outcome, Failed))
-        log.warning("worker %s ended by %s; handing back its rows (%s had started)", ledger.name, how, started)
+        endings: list[Ending[Hold]] = [
+            (Hold(ledger.name, row.id, row.generation), process_gone(self._around(row, code), f"ended by {how}"))
+            for row in ledger.held()
+            if row.state != marks.HELD
+        ]
+        failed = [outcome for _, outcome in endings if isinstance(outcome, AttemptFailed)]
+        log.warning("worker %s ended by %s; handing back its rows (%s had started)", ledger.name, how, len(failed))
         failures = 0
         while True:
             try:
-                await sessions.end(self._supervisor._link, [(claim.id, claim.generation) for claim, _ in endings])
-                report = await ending.write(self._supervisor._link, ledger.name, endings)
-                for claim, error in report.buried:
-                    log.warning("job %s is a dead letter: %s", claim.id, error)
-                if any(isinstance(outcome, Failed) and outcome.crashed for _, outcome in endings):
+                await sessions.end(self._supervisor._link, [hold for hold, _ in endings])
+                report = await ending.write(self._supervisor._link, endings)
+                for hold, error in report.dead:
+                    log.warning("job %s is a dead letter: %s", hold.id, error)
+                if any(outcome.crashed for outcome in failed):
                     self._supervisor._isolation.ask()
-                await ending.release_all(self._supervisor._link, ledger.name)
+                await ending.hand_back_all(self._supervisor._link, ledger.name)
                 return await members.leave(self._supervisor._link, ledger.name, "dead", ledger.counters())
             except (Unreachable, Contended, OSError) as error:
                 failures += 1
@@ -294,24 +299,18 @@ class _Child:
                     return None  # their leases run out
                 await asyncio.sleep(backoff(failures))
 
-    async def _bury(self, name: str) -> None:
+    async def _leave(self, name: str) -> None:
         """It left by itself; a heartbeat that was under way may have called it alive since."""
         with suppress(Unreachable, Contended, OSError):
             await members.leave(self._supervisor._link, name, "dead")
 
-    def _ending(self, row: Held, how: str) -> Ending:
-        claim = Claim(row.id, row.generation, 0, 0, 0, "", 0, "", "", "", None, None)
-        if self._over and how == "exit code 0":
-            return claim, Released()
-        if self._culprit is None:
-            if row.state == marks.ENDED:
-                return claim, Failed("WorkerDied", f"the worker process ended by {how} before the ending was written")
-            return claim, Failed("WorkerDied", f"the worker process ended by {how} during this attempt", crashed=True)
-        if (row.id, row.generation) == (self._culprit.id, self._culprit.generation):
-            return claim, Failed(
-                "Timeout", "the attempt was over its time and could not be cancelled; its process was ended"
-            )
-        return claim, Released()
+    def _around(self, row: Held, code: int) -> Around:
+        if self._culprit is not None:
+            mine = (row.id, row.generation) == (self._culprit.id, self._culprit.generation)
+            return Around.OVERDUE if mine else Around.BESIDE
+        if self._over and code == 0:
+            return Around.BESIDE
+        return Around.ENDED if row.state == marks.ENDED else Around.RUNNING
 
 
 def _is_stopped(pid: int) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import assert_never, get_args
 from uuid import UUID
 
 import msgspec
 
 from ..model.job import Claim
-from ..model.outcome import Abandoned, Completed, Failed, Lost, Outcome, Released, Snoozed, trim
+from ..model.outcome import AttemptFailed, Completed, HandedBack, Lost, Outcome, Snoozed, trim
+from ..model.outcome import Ended as JobEnded
 
 HEAD = 4
 """Bytes before a message that say how long it is."""
@@ -98,9 +101,7 @@ class GaveIn(msgspec.Struct, tag=True, frozen=True):
 Down = Run | Entered
 Up = Ready | Refused | Enter | Finish | Ended | GaveIn
 
-_OUTCOMES: dict[str, type[Outcome]] = {
-    kind.__name__: kind for kind in (Completed, Snoozed, Abandoned, Failed, Released, Lost)
-}
+_OUTCOMES: dict[str, type[Outcome]] = {kind.__name__: kind for kind in get_args(Outcome)}
 
 
 def ended(outcome: Outcome) -> Ended:
@@ -114,12 +115,15 @@ def outcome_of(message: Ended) -> Outcome:
 def _sayable(outcome: Outcome) -> Outcome:
     """Words of exceptions may hold what JSON does not, and any number of it."""
     match outcome:
-        case Failed(error, message, trace, crashed):
-            return Failed(trim(error, WORDS), trim(message, WORDS), trim(trace, WORDS), crashed)
-        case Abandoned(reason, cancelled):
-            return Abandoned(trim(reason, WORDS), cancelled)
-        case _:
+        case AttemptFailed():
+            error, message, trace = (trim(words, WORDS) for words in (outcome.error, outcome.message, outcome.trace))
+            return replace(outcome, error=error, message=message, trace=trace)
+        case JobEnded():
+            return replace(outcome, reason=trim(outcome.reason, WORDS))
+        case Completed() | Snoozed() | HandedBack() | Lost():
             return outcome
+        case _:
+            assert_never(outcome)
 
 
 def frame(message: msgspec.Struct) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from ..inbox.ending import Report
+from ..model.job import Claim
 from .ledger import Ledger
 
 
@@ -13,11 +14,11 @@ class Tally:
     claimed: int = 0
     started: int = 0
     completed: int = 0
-    abandoned: int = 0
+    failed: int = 0
     retried: int = 0
     dead: int = 0
     snoozed: int = 0
-    released: int = 0
+    handed_back: int = 0
     lease_lost: int = 0
     late_completions: int = 0
     timeouts: int = 0
@@ -27,13 +28,14 @@ class Tally:
     running: int = 0
     ready: int = 0
 
-    def add(self, report: Report) -> None:
+    def add(self, report: Report[Claim]) -> None:
         self.completed += report.completed
-        self.abandoned += report.abandoned
+        self.failed += report.failed
+        self.cancelled += report.cancelled
         self.retried += report.retried
-        self.dead += report.dead
+        self.dead += len(report.dead)
         self.snoozed += report.snoozed
-        self.released += report.released
+        self.handed_back += report.handed_back
         self.late_completions += report.late
 
     def publish(self, ledger: Ledger) -> None:

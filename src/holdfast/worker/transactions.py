@@ -76,7 +76,7 @@ class Transactions:
             await self._put_back(connection)
 
     async def _begin(self, claim: Claim, timeout: float) -> tuple[Connection, Any]:
-        name, idle = sessions.name(claim.id, claim.generation), timeout + self._settings.grace
+        name, idle = sessions.name(claim), timeout + self._settings.grace
         connection: Any = None
         try:
             connection = await self._acquire()

@@ -1,7 +1,7 @@
 -- Hand back everything that a worker holds, but for what it has started: it is dead, or it does not run now. None of the
 -- rest is known to have started, so the attempt is given back.
 -- Takes    $1 worker, $2 ids of what it has started.
--- Returns  id, released. A row that is locked right now is not: who calls it asks again.
+-- Returns  id, handed_back. A row that is locked right now is not: who calls it asks again.
 -- Locks    the rows, in the order of the index, skipping locked ones; never waits.
 -- Index    idx_inbox_stale_processing: it walks what is in flight, once per death or standstill of a worker. Then the
 --          primary key.
@@ -21,7 +21,7 @@ locked as materialized (
       and i.status::text = 'processing'
     for update of i skip locked
 ),
-released as (
+handed_back as (
     update holdfast.inbox i
     set status = 'pending',
         available_at = clock_timestamp(),
@@ -33,5 +33,5 @@ released as (
     where i.id = any (array[locked.id])
     returning i.id
 )
-select h.id, h.id in (select r.id from released r) as released
+select h.id, h.id in (select b.id from handed_back b) as handed_back
 from held h

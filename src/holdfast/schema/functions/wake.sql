@@ -1,14 +1,14 @@
--- Wake-ups say how much work came, so that as many workers are called as there is work for.
-
-drop function holdfast.wake(text, float8, timestamptz);
-
 -- Work came to this queue, so many jobs, due after "delay" or "at" if given: tell workers that sleep, if nobody is awake.
 -- Called in the transaction that brings the work; told when it commits. True if it will be.
 --
 -- The channel's words: ':' and a queue, for one job; '+', a number, ':' and a queue for as many more.
 -- "Awake" is asked for three times: another producer who asks in the same instant holds its lock for a moment, too, and
--- neither would call. As to cancels and the search_path, see 0007_pinned_names.sql.
-create function holdfast.wake(
+-- neither would call. A lock is tried and given back in one expression, in which the server does not look for a cancel:
+-- between two statements a cancel could leave it held, and the flag up for as long as the session lived.
+--
+-- Without a search_path of its own, which would cost every enqueue more than the question itself: all its calls match the
+-- server's own exactly, whatever else is found.
+create or replace function holdfast.wake(
     queue text, delay float8 default null, at timestamptz default null, jobs int default 1
 ) returns boolean
     language plpgsql volatile

@@ -1,0 +1,52 @@
+"""The functions in the schema: the current body of each, in a file of its own.
+
+They are no history. The runner installs every body that differs from the installed one, together with the last
+migration, so that version and bodies change in one commit. What it cannot replace (a parameter that was renamed or
+added, a function that is gone), a migration drops first. Workers of older releases call them, too: what a function
+takes and returns may change only with a migration that is not marked compatible.
+
+Names in them mean what they mean to us, whatever stands on a caller's search_path. There, somebody else's
+power(int, int) in "public" is a better match for power(2, 30) than the server's own power(float8, float8), and runs
+with the caller's rights. So the functions in plpgsql bring a search_path of their own. It would keep functions in SQL
+from being inlined; their bodies are expressions instead (`return …`), which are resolved once, when they are installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from graphlib import TopologicalSorter
+from importlib.resources import files
+
+from ...db.statements import in_schema
+
+_CALL = re.compile(r"\bholdfast\.(\w+)\(")
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    name: str
+    text: str
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def title(self) -> str:
+        return f"function {self.name}"
+
+
+@cache
+def functions(schema: str = "holdfast") -> tuple[Function, ...]:
+    """All of them, each after those that it calls."""
+    texts = {
+        file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
+        for file in files(__name__).iterdir()
+        if file.name.endswith(".sql")
+    }
+    called = {name: {other for other in _CALL.findall(text) if other in texts} - {name} for name, text in texts.items()}
+    order = TopologicalSorter({name: sorted(called[name]) for name in sorted(texts)}).static_order()
+    return tuple(Function(name, in_schema(texts[name], schema)) for name in order)

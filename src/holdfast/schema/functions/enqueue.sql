@@ -1,0 +1,76 @@
+-- The public door for SQL and every other language. Returns the id of the job, the first one's for a repeated
+-- idempotency key. Refuses bad input before anything is stored.
+create or replace function holdfast.enqueue(
+    kind text,
+    args jsonb default '{}',
+    queue text default 'default',
+    key text default null,
+    delay interval default null,
+    at timestamptz default null,
+    priority int default 1,
+    idempotency_key text default null,
+    max_attempts int default 5,
+    version int default 1,
+    headers jsonb default null,
+    id uuid default null,
+    ordered boolean default null,        -- null: as the queue says
+    skips boolean default null
+) returns uuid
+    language plpgsql volatile
+    set search_path = pg_catalog, pg_temp
+    as $$
+#variable_conflict use_variable
+declare
+    payload jsonb;
+    made    record;
+begin
+    if kind is null or char_length(kind) not between 1 and 128 then
+        raise exception 'kind must be 1 to 128 characters, got %', coalesce(char_length(kind)::text, 'null')
+            using errcode = 'HF001';
+    elsif jsonb_typeof(coalesce(args, 'null')) <> 'object' then
+        raise exception 'args must be a JSON object, got %', coalesce(jsonb_typeof(args), 'null') using errcode = 'HF001';
+    elsif args ? 'type' then
+        raise exception 'args must not hold "type": that name carries the kind' using errcode = 'HF001';
+    elsif octet_length(args::text) > (holdfast.setting('payload_bytes'))::int then
+        raise exception 'args are % bytes, the limit is %', octet_length(args::text), holdfast.setting('payload_bytes')
+            using errcode = 'HF001', hint = 'Store the data elsewhere and enqueue a reference to it.';
+    elsif queue is null or char_length(queue) not between 1 and 128 then
+        raise exception 'queue must be 1 to 128 characters' using errcode = 'HF001';
+    elsif octet_length(key) not between 1 and 512 then
+        raise exception 'key must be 1 to 512 bytes, got %', octet_length(key) using errcode = 'HF001';
+    elsif octet_length(idempotency_key) not between 1 and 512 then
+        raise exception 'idempotency_key must be 1 to 512 bytes, got %', octet_length(idempotency_key) using errcode = 'HF001';
+    elsif priority is null or priority not between 0 and 3 then
+        raise exception 'priority must be 0 (first) to 3 (last), got %', coalesce(priority::text, 'null') using errcode = 'HF001';
+    elsif max_attempts is null or max_attempts < 1 then
+        raise exception 'max_attempts must be at least 1, got %', coalesce(max_attempts::text, 'null') using errcode = 'HF001';
+    elsif version is null or version < 1 then
+        raise exception 'version must be at least 1, got %', coalesce(version::text, 'null') using errcode = 'HF001';
+    elsif jsonb_path_exists(args, 'strict $.**{100}') then
+        raise exception 'args are nested deeper than 100 levels' using errcode = 'HF001';
+    elsif delay < interval '0' then
+        raise exception 'delay must be zero or more, got %', delay using errcode = 'HF001';
+    elsif at = 'infinity' or delay > interval '36500 days' then
+        raise exception '% is too far ahead: the job would never run', case when at is null then 'delay' else 'at' end
+            using errcode = 'HF001';
+    elsif delay is not null and at is not null then
+        raise exception 'give delay or at, not both' using errcode = 'HF001';
+    elsif headers is not null and jsonb_typeof(headers) <> 'object' then
+        raise exception 'headers must be a JSON object, got %', jsonb_typeof(headers) using errcode = 'HF001';
+    end if;
+    payload := jsonb_build_object('type', kind) || args;
+
+    select o.* into made
+    from holdfast.enqueue_once(
+        id, kind, payload, queue, key, priority, coalesce(at, clock_timestamp() + delay), idempotency_key, max_attempts,
+        version, headers, ordered, skips) o;
+    if made.conflict is not null then
+        raise exception 'idempotency key % belongs to job %, which has %', idempotency_key, made.job_id, made.conflict
+            using errcode = 'HF002', hint = 'Use a new key for new work.';
+    end if;
+    if not made.existed then
+        perform holdfast.wake(queue, extract(epoch from delay)::float8, at);
+    end if;
+    return made.job_id;
+end
+$$;

@@ -1,0 +1,56 @@
+-- End attempts that failed, and let go of their rows: pending again later, a dead letter when no attempt is left or none is
+-- wanted, or failed when the job was cancelled meanwhile (the chore archive moves it, as cancelled).
+--
+-- The one place that decides between the three, for attempts that somebody reports and for leases that ran out.
+-- Takes    per attempt: the hold (worker, id, generation), in ascending order of ids; its error, as last_error and as the
+--          JSON record that is kept; seconds until the next attempt (null: by the backoff); give up now?; did it take its
+--          process down (null: nobody knows, see below)?
+-- Returns  id, status, available_at. An attempt that does not come back was lost.
+-- Locks    the rows, in the order given.
+-- Index    the primary key alone (see complete.sql).
+create or replace function holdfast.fail_attempts(
+    workers text[], ids uuid[], generations bigint[], last_errors text[], records jsonb[], delays float8[], give_up boolean[],
+    crashed boolean[]
+) returns table (id uuid, status text, available_at timestamptz)
+    language plpgsql volatile
+    set search_path = pg_catalog, pg_temp
+    as $$
+#variable_conflict use_column
+begin
+    return query
+    update holdfast.inbox i
+    set status = case when i.cancel_requested_at is not null then 'failed'
+                      when i.attempts < i.max_attempts and f.give_up is not true then 'pending'
+                      else 'dead_letter' end::holdfast.inbox_status,
+        available_at = case when i.attempts < i.max_attempts and f.give_up is not true
+                            then clock_timestamp() + case when f.delay is null then holdfast.backoff(i.attempts)
+                                                          else make_interval(secs => least(f.delay, 3155760000)) end
+                            else i.available_at end,
+        dead_at = case when i.attempts < i.max_attempts and f.give_up is not true or i.cancel_requested_at is not null
+                       then null else holdfast.clock() end,
+        -- Nobody knows: one lease that ran out may be a machine that went away with all it held, most of it never started.
+        -- Only a second death in a row makes a suspect, which runs in isolation.
+        crashes = case when f.crashed then i.crashes + 1
+                       when not f.crashed then 0
+                       when i.errors -> -1 ->> 'error' in ('LeaseExpired', 'WorkerDied') then i.crashes + 1
+                       else i.crashes end,
+        claimed_by = null,
+        claimed_at = null,
+        lease_expires_at = null,
+        last_error = case when i.cancel_requested_at is not null then 'cancelled while it ran; ' else '' end || f.last_error,
+        -- Every attempt stays, but from the 26th on without its trace: a row that fails for ever must not grow for ever.
+        errors = coalesce(i.errors, '[]') || jsonb_build_array(
+            f.record
+            || case when jsonb_array_length(i.errors) >= 25
+                    then jsonb_build_object('trace', '', 'message', left(f.record ->> 'message', 500)) else '{}' end
+            || jsonb_build_object('attempt', i.attempts, 'generation', i.lease_generation, 'worker', i.claimed_by,
+                                  'at', holdfast.clock()))
+    from unnest(workers, ids, generations, last_errors, records, delays, give_up, crashed)
+         as f (worker, id, generation, last_error, record, delay, give_up, crashed)
+    where i.id = any (array[f.id])
+      and i.claimed_by = f.worker
+      and i.lease_generation = f.generation
+      and i.status::text = 'processing'
+    returning i.id, i.status::text, i.available_at;
+end
+$$;

@@ -1,0 +1,62 @@
+-- Stores the job, unless its id is known; its idempotency key is reserved already. "brought": the id is one that may
+-- have been used before.
+create or replace function holdfast.store_job(
+    job uuid, brought boolean, kind text, payload jsonb, queue text, key text, priority int, available_at timestamptz,
+    idempotency_key text, max_attempts int, payload_version int, headers jsonb, ordered boolean, skips boolean
+) returns table (job_id uuid, existed boolean, conflict text)
+    language plpgsql volatile
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off                     -- planned while the archive is empty, the look-up there would read it all
+    as $$
+#variable_conflict use_variable
+declare
+    other record;
+    made  uuid;
+begin
+    loop
+        insert into holdfast.inbox as i (
+            id, partition_key, partition_bucket, payload, queue, priority, available_at, idempotency_key, max_attempts,
+            payload_version, headers, ordered, skips, owned)
+        select
+            job, coalesce(key, job::text), holdfast.bucket(coalesce(key, job::text)), payload, queue, priority,
+            greatest(available_at, clock_timestamp()), idempotency_key, max_attempts, payload_version, headers,
+            coalesce(ordered, q.ordered, false)
+                and holdfast.may_wait(queue, coalesce(skips, q.skips, false), available_at),
+            coalesce(skips, q.skips, false), coalesce(q.owned, false)
+        from (select) as always
+        left join holdfast.queues q on q.name = queue
+        where pg_current_xact_id() is not null               -- drawn before the clock is read: the claim floor needs it
+        on conflict do nothing
+        returning i.id into made;
+        exit when found;
+
+        -- Two ways to be second here: this id is live, or a hand-written row holds this idempotency key. Either may
+        -- end while we look; then its place is free again.
+        select i.id, i.kind, i.payload into other from holdfast.inbox i where i.id = job;
+        if not found and idempotency_key is not null then
+            select i.id, i.kind, i.payload into other from holdfast.inbox i where i.idempotency_key = store_job.idempotency_key;
+        end if;
+        continue when not found;
+        update holdfast.dedupe d
+        set job_id = other.id, kind = other.kind, payload_hash = sha256(convert_to(other.payload::text, 'UTF8'))
+        where d.key = idempotency_key;
+        return query select other.id, true, holdfast.difference(other.kind, other.payload, kind, payload);
+        return;
+    end loop;
+
+    -- The id may have ended already. Looked up after the insert: before it, the row could move in between.
+    if brought then
+        select a.kind, a.payload into other from holdfast.archive a where a.id = job limit 1;
+        if found then
+            delete from holdfast.inbox i where i.id = job;
+            update holdfast.dedupe d
+            set expires_at = holdfast.clock() + make_interval(secs => holdfast.setting('dedupe_horizon')::float8)
+            where d.key = idempotency_key;
+            return query select job, true, holdfast.difference(other.kind, other.payload, kind, payload);
+            return;
+        end if;
+    end if;
+
+    return query select job, false, null::text;
+end
+$$;

@@ -1,0 +1,19 @@
+-- Names.
+
+-- A job that was cancelled is shown as cancelled, also in the moment before it is archived.
+create or replace view holdfast.jobs as
+    select id, seq, queue, priority, kind, partition_key, partition_bucket, payload, payload_version, headers,
+           case when status = 'failed' and cancel_requested_at is not null then 'cancelled' else status end as status,
+           attempts, max_attempts, crashes, claimed_by, claimed_at, lease_expires_at, lease_generation, fence,
+           available_at, cancel_requested_at, last_error, errors, idempotency_key, null::jsonb as result,
+           created_at, coalesce(dead_at, completed_at) as finished_at
+    from holdfast.inbox
+    union all
+    select id, seq, queue, priority, kind, partition_key, partition_bucket, payload, payload_version, headers, status,
+           attempts, max_attempts, 0, claimed_by, claimed_at, null, lease_generation, fence,
+           available_at, cancel_requested_at, last_error, errors, idempotency_key, result,
+           created_at, finished_at
+    from holdfast.archive;
+
+update holdfast.chores set name = 'unpark' where name = 'release';
+drop function holdfast.release_heads(text[], text[]);

@@ -1,0 +1,149 @@
+"""What an attempt's end means for its job, decided here and nowhere else: from what happened to an `Outcome`.
+
+returned        the handler's value
+raised          the handler's exception
+stopped         it was told to end, and did
+unstarted       it was claimed, and is not run
+process_gone    the process around it ended
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any, assert_never
+
+from ..errors import Cancelled, InvalidPayload, LeaseLost, Timeout
+from ..model import payload
+from ..model.durations import seconds
+from ..model.outcome import (
+    DONE,
+    AttemptFailed,
+    Completed,
+    Ended,
+    Fail,
+    Final,
+    HandedBack,
+    Lost,
+    Outcome,
+    Snooze,
+    Snoozed,
+    failure,
+)
+
+BUSY_AGAIN = 1.0
+"""Seconds after which a job tries again whose once() block another attempt is inside."""
+PUT_OFF = 5.0
+"""Seconds until an attempt is tried again, perhaps elsewhere, for which there was no process."""
+
+
+class OnceBusy(Exception):
+    """Another live attempt is inside the once() block."""
+
+
+class Draining(Exception):
+    """The worker stops before the handler could finish."""
+
+
+Stop = LeaseLost | Cancelled | Timeout | Draining
+"""Why an attempt is told to end."""
+
+
+class Unstarted(Enum):
+    """Why a claimed job is not run here."""
+
+    LEASE_OVER = auto()
+    """Nobody looked after it for a whole lease."""
+    LEASE_LOST = auto()
+    RECALLED = auto()
+    """The keeper has given it to others, since this worker did not run."""
+    WAITED = auto()
+    """It could not start in good time, or the worker drains."""
+    CANCELLED = auto()
+    """While an earlier attempt ran."""
+    NO_TRANSACTION = auto()
+    NO_PROCESS = auto()
+
+
+class Around(Enum):
+    """What an attempt was doing when the process around it ended."""
+
+    RUNNING = auto()
+    ENDED = auto()
+    """Its ending was not written yet."""
+    OVERDUE = auto()
+    """It did not give in: the process was ended because of it."""
+    BESIDE = auto()
+    """The process was ended because of another, or ended by itself in a drain."""
+    APART = auto()
+    """It had the process for itself (`process=True`)."""
+
+
+def returned(value: Any) -> Outcome:
+    match value:
+        case None:
+            return DONE
+        case Snooze(delay):
+            return Snoozed(seconds(delay))
+        case Fail(reason):
+            return Ended(Final.FAILED, str(reason))
+    try:
+        return Completed(payload.encode_value("result", value))
+    except InvalidPayload as refused:
+        # Its work is done: running it again would repeat the effects and end the same way.
+        return Ended(Final.FAILED, f"the handler finished, but what it returned cannot be stored: {refused}")
+
+
+def raised(error: BaseException) -> Outcome:
+    match error:
+        case OnceBusy():
+            return Snoozed(BUSY_AGAIN)
+        case LeaseLost():
+            return Lost()
+        case _:
+            return failure(error)
+
+
+def stopped(reason: Stop) -> Outcome:
+    match reason:
+        case LeaseLost():
+            return Lost()
+        case Cancelled():
+            return Ended(Final.CANCELLED, str(reason))
+        case Timeout():
+            return AttemptFailed("Timeout", str(reason))
+        case Draining():
+            return HandedBack()
+        case _:
+            assert_never(reason)
+
+
+def unstarted(why: Unstarted) -> Outcome:
+    match why:
+        case Unstarted.LEASE_OVER | Unstarted.LEASE_LOST:
+            return Lost()
+        case Unstarted.RECALLED | Unstarted.WAITED | Unstarted.NO_TRANSACTION:
+            return HandedBack()
+        case Unstarted.CANCELLED:
+            return Ended(Final.CANCELLED, "cancelled while an earlier attempt ran")
+        case Unstarted.NO_PROCESS:
+            return Snoozed(PUT_OFF)
+        case _:
+            assert_never(why)
+
+
+def process_gone(around: Around, how: str) -> Outcome:
+    """`how`: as in "ended by signal SIGKILL"."""
+    match around:
+        case Around.RUNNING:
+            return AttemptFailed("WorkerDied", f"the worker process {how} during this attempt", crashed=True)
+        case Around.ENDED:
+            return AttemptFailed("WorkerDied", f"the worker process {how} before the ending was written")
+        case Around.OVERDUE:
+            words = "the attempt was over its time and could not be cancelled; its process was ended"
+            return AttemptFailed("Timeout", words)
+        case Around.BESIDE:
+            return HandedBack()
+        case Around.APART:
+            return AttemptFailed("ProcessDied", f"the process of this attempt {how}")
+        case _:
+            assert_never(around)

@@ -170,11 +170,11 @@ def test_a_stale_owner_that_can_write_is_seen(noted_url: str, monkeypatch: pytes
         text = honest(database, room, name)
         if (room, name) != ("inbox", "complete"):
             return text
-        assert "and i.lease_generation = c.generation" in text and "i.claimed_by = $5" in text
+        assert "and i.lease_generation = c.generation" in text and "i.claimed_by = $6" in text
         text = text.replace("and i.lease_generation = c.generation", "").replace(
             "and i.status::text = 'processing'", ""
         )
-        return text.replace("i.claimed_by = $5", "$5::text is not null")
+        return text.replace("i.claimed_by = $6", "$6::text is not null")
 
     monkeypatch.setattr(Database, "sql", unfenced)
     row = Row("block", "a", "stall", ms=1000)  # its second run is still at work when the first one wakes up

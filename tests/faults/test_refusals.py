@@ -34,7 +34,7 @@ def test_a_database_without_the_schema(database_url: str, tmp_path: Path) -> Non
 
 def test_a_schema_newer_than_this_release(fleet: Fleet) -> None:
     fleet.inbox.rows("insert into holdfast.migrations (version, name) values (9999, 'from the future')")
-    refused(fleet, "9999", "Install a newer holdfast")
+    refused(fleet, "at version 9999", "Install a newer holdfast")
 
 
 def test_a_database_whose_commits_are_not_durable(fleet: Fleet) -> None:

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from holdfast.worker.loading import loop_factory
+from holdfast.loading import loop_factory
 
 from . import (
     archive,

@@ -178,6 +178,7 @@ class Holdfast:
         Leases are renewed from a thread, which is weaker than the supervisor of `holdfast worker`: a handler that
         holds the GIL for longer than the lease loses it.
         """
+        from .loading import served
         from .worker.embedded import EmbeddedWorker
 
         longest = seconds(poll, "poll")
@@ -193,7 +194,7 @@ class Holdfast:
             heartbeat=seconds(heartbeat, "heartbeat"),
             notify=notify,
         )
-        worker = EmbeddedWorker(self, settings)
+        worker = EmbeddedWorker(served(self, settings.queues), settings)
         await worker.start()
         try:
             yield worker

@@ -20,7 +20,10 @@ def compute() -> int:
     return 42
 
 
-if sys.modules["__main__"].__spec__ is not None and sys.modules["__main__"].__spec__.name == "holdfast.worker.child":
+if (
+    sys.modules["__main__"].__spec__ is not None
+    and sys.modules["__main__"].__spec__.name == "holdfast.processes.handler_process"
+):
     folder = Path(os.environ[VARIABLE])
     (folder / f"pid-{os.getpid()}").touch()
     while (folder / "wait").exists():

@@ -7,7 +7,7 @@ import pytest
 from holdfast.errors import InvalidInput
 from holdfast.model.limits import Limits
 from holdfast.model.outcome import AttemptFailed, Ended, Fail, Final, Snooze, Snoozed, failure, trim
-from holdfast.worker.deciding import returned
+from holdfast.worker.attempts.deciding import returned
 
 
 @pytest.mark.parametrize("size", [40, 100, 1024])

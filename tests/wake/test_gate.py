@@ -209,8 +209,8 @@ async def test_a_repetition_wakes_nobody(hf: Holdfast, inbox: Inbox, ear: Ear, f
 async def test_a_listener_that_went_silent_loses_its_session_and_its_flags(inbox: Inbox, flags: Flags) -> None:
     database = Database(inbox.url)
     silent = await asyncpg.connect(inbox.url)
-    assert await silent.fetchval(database.sql("worker", "listen"), "200ms") == "holdfast.wake"
-    await silent.fetch(database.sql("worker", "flags"), ["awake"], ["default"], [True])
+    assert await silent.fetchval(database.sql("worker/waking", "listen"), "200ms") == "holdfast.wake"
+    await silent.fetch(database.sql("worker/waking", "flags"), ["awake"], ["default"], [True])
     pid = silent.get_server_pid()
     ended = "select count(*) = 0 from pg_stat_activity where pid = %s"
     await until(lambda: inbox.one(ended, pid))

@@ -15,13 +15,14 @@ from tests.wake.conftest import Ear, Flags
 
 from holdfast import Holdfast
 from holdfast.db.database import Database
-from holdfast.worker import ledger as marks
-from holdfast.worker import listener
+from holdfast.loading import served
 from holdfast.worker.embedded import EmbeddedWorker
-from holdfast.worker.keeper import Kept
-from holdfast.worker.ledger import Ledger
-from holdfast.worker.listener import Listener
+from holdfast.worker.leases import ledger as marks
+from holdfast.worker.leases.keeper import Kept
+from holdfast.worker.leases.ledger import Ledger
 from holdfast.worker.settings import WorkerSettings
+from holdfast.worker.waking import listener
+from holdfast.worker.waking.listener import Listener
 
 pytestmark = pytest.mark.direct  # LISTEN itself: there is none behind a pooler
 
@@ -34,7 +35,7 @@ WOKEN = 5.0
 @asynccontextmanager
 async def worker(hf: Holdfast, poll: float = NEVER, notify: bool = True) -> AsyncIterator[EmbeddedWorker]:
     settings = WorkerSettings(poll_min=poll, poll_max=poll, lease=3, housekeeping=60, heartbeat=0.2, notify=notify)
-    worker = EmbeddedWorker(hf, settings)
+    worker = EmbeddedWorker(served(hf), settings)
     await worker.start()
     try:
         yield worker
@@ -315,7 +316,7 @@ async def test_news_from_the_registry_reach_a_worker_before_its_heartbeat(hf: Ho
     async def t() -> None:
         pass
 
-    worker = EmbeddedWorker(hf, WorkerSettings(lease=3))
+    worker = EmbeddedWorker(served(hf), WorkerSettings(lease=3))
     await worker.start()
     await until(lambda: listening(inbox) == [True])  # the heartbeat has just been: the next one is ten seconds away
     began = time.monotonic()
@@ -333,7 +334,7 @@ async def test_under_load_producers_notify_next_to_nobody(hf: Holdfast, inbox: I
 
     await flags.up("asleep")  # the others sleep, all the time
     settings = WorkerSettings(lease=10, housekeeping=60)
-    busy = EmbeddedWorker(hf, settings)
+    busy = EmbeddedWorker(served(hf), settings)
     await busy.start()
     sent = 0
 

@@ -24,14 +24,14 @@ pytestmark = pytest.mark.direct  # LISTEN itself: there is none behind a pooler
 
 SUPERVISOR = """
 import asyncio
-from holdfast.worker.loading import load_app
+from holdfast.loading import load_app, served
 from holdfast.worker.settings import WorkerSettings
-from holdfast.worker.supervisor import Supervisor
+from holdfast.processes.supervisor import Supervisor
 
 async def main():
     app = "tests.apps.effects:hf"
     settings = WorkerSettings(poll_min=POLL_MIN, poll_max=3600, lease=3, housekeeping=60, concurrency=CONCURRENCY)
-    return await Supervisor(load_app(app), app, settings, PROCESSES, "INFO").run()
+    return await Supervisor(served(load_app(app), settings.queues, app), settings, PROCESSES, "INFO").run()
 
 raise SystemExit(asyncio.run(main()))
 """

@@ -11,9 +11,9 @@ from tests.support.waiting import until
 
 from holdfast.db.link import Link
 from holdfast.model.outcome import AttemptFailed, Completed
-from holdfast.worker import ledger as marks
-from holdfast.worker.completer import Completer
-from holdfast.worker.ledger import Ledger
+from holdfast.worker.attempts.completer import Completer
+from holdfast.worker.leases import ledger as marks
+from holdfast.worker.leases.ledger import Ledger
 from holdfast.worker.tally import Tally
 
 LEASE = 5.0
@@ -51,8 +51,8 @@ async def test_what_nobody_looked_after_for_a_whole_lease_is_lost_before_anythin
 async def test_endings_that_come_close_together_share_a_commit_unless_a_key_waits_for_them(
     one: Session, link: Link, ordered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.worker.completer.LINGER", 0.5)  # or a slow machine would gather by itself
-    monkeypatch.setattr("holdfast.worker.completer.CLOSE", 60.0)
+    monkeypatch.setattr("holdfast.worker.attempts.completer.LINGER", 0.5)  # or a slow machine would gather by itself
+    monkeypatch.setattr("holdfast.worker.attempts.completer.CLOSE", 60.0)
     await one.add(3)
     claims = await one.claim("w1")
     ledger, tally = Ledger(), Tally()

@@ -16,6 +16,7 @@ from tests.support.workers import Inbox
 
 from holdfast import ConfigurationError, Context, Holdfast, LeaseLost, SchemaError, Unreachable
 from holdfast.housekeeping.loop import Housekeeper
+from holdfast.loading import served
 from holdfast.ownership import members
 from holdfast.worker.embedded import EmbeddedWorker
 from holdfast.worker.settings import WorkerSettings
@@ -204,7 +205,7 @@ async def test_a_heartbeat_under_way_does_not_call_a_worker_back_that_has_left(h
         pass
 
     for _ in range(5):
-        worker = EmbeddedWorker(hf, WorkerSettings(lease=1, heartbeat=0.001))
+        worker = EmbeddedWorker(served(hf), WorkerSettings(lease=1, heartbeat=0.001))
         await worker.start()
         await worker.stop()
     assert set(inbox.workers().values()) == {"dead"}

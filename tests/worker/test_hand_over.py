@@ -10,7 +10,8 @@ import pytest
 
 from holdfast import Context, Fail, Holdfast, TxContext
 from holdfast.inbox import guarded
-from holdfast.worker import claiming
+from holdfast.loading import served
+from holdfast.worker.claiming import loops as claiming
 from holdfast.worker.embedded import EmbeddedWorker
 from holdfast.worker.settings import WorkerSettings
 
@@ -42,7 +43,7 @@ async def test_a_key_is_handed_over_however_its_jobs_end(
     settings = WorkerSettings(
         concurrency=2, lease=300, poll_min=NEVER, poll_max=NEVER, housekeeping=NEVER, notify=False
     )
-    worker = EmbeddedWorker(hf, settings)
+    worker = EmbeddedWorker(served(hf), settings)
     await worker.start()
     try:
         async with asyncio.timeout(WITHIN):
@@ -66,7 +67,7 @@ async def test_a_key_without_a_next_job_leaves_its_room_to_other_keys(
     for n in range(10):
         await step.on(key=f"key {n}").enqueue(n)
     # One hand: while its key may have a next job, there is no room for the job of another.
-    worker = EmbeddedWorker(hf, WorkerSettings(concurrency=1, lease=300, housekeeping=NEVER, notify=False))
+    worker = EmbeddedWorker(served(hf), WorkerSettings(concurrency=1, lease=300, housekeeping=NEVER, notify=False))
     await worker.start()
     try:
         async with asyncio.timeout(WITHIN):

@@ -12,14 +12,15 @@ from tests.support.workers import Inbox
 
 from holdfast import Context, Holdfast
 from holdfast.db.link import Link
+from holdfast.loading import served
 from holdfast.model.job import Claim
-from holdfast.worker import hands as module
-from holdfast.worker import ledger as marks
-from holdfast.worker.completer import Completer
+from holdfast.worker.attempts import hands as module
+from holdfast.worker.attempts.completer import Completer
+from holdfast.worker.attempts.hands import Hands
+from holdfast.worker.attempts.runner import JobRunner
 from holdfast.worker.embedded import EmbeddedWorker
-from holdfast.worker.hands import Hands
-from holdfast.worker.ledger import Ledger
-from holdfast.worker.runner import JobRunner
+from holdfast.worker.leases import ledger as marks
+from holdfast.worker.leases.ledger import Ledger
 from holdfast.worker.settings import WorkerSettings
 from holdfast.worker.tally import Tally
 
@@ -122,7 +123,7 @@ async def test_a_drain_hands_back_at_once_what_has_not_started(hf: Holdfast, inb
         started.set()
         await go_on.wait()
 
-    worker = EmbeddedWorker(hf, WorkerSettings(concurrency=1, lease=300, housekeeping=3600, heartbeat=0.2))
+    worker = EmbeddedWorker(served(hf), WorkerSettings(concurrency=1, lease=300, housekeeping=3600, heartbeat=0.2))
     await worker.start()
     stopping: asyncio.Task[None] | None = None
     try:

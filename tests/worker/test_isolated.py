@@ -13,17 +13,18 @@ from tests.support.workers import Inbox
 
 from holdfast import Holdfast
 from holdfast.db.link import Link
+from holdfast.loading import served
 from holdfast.ownership import members, shares
-from holdfast.worker import isolated
+from holdfast.worker.claiming import isolated
 from holdfast.worker.engine import Engine
-from holdfast.worker.ledger import Ledger
+from holdfast.worker.leases.ledger import Ledger
 from holdfast.worker.settings import Suspects, WorkerSettings
 
 
 @asynccontextmanager
 async def engine(hf: Holdfast, suspects: Suspects) -> AsyncIterator[Engine]:
     """As a worker process has one."""
-    engine = Engine(hf, WorkerSettings(poll_max=0.05), Ledger(), members.new_name(), suspects=suspects)
+    engine = Engine(served(hf), WorkerSettings(poll_max=0.05), Ledger(), members.new_name(), suspects=suspects)
     await engine.start()
     try:
         yield engine

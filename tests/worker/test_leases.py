@@ -12,9 +12,10 @@ from tests.support.waiting import until
 from tests.support.workers import Inbox
 
 from holdfast import Holdfast
-from holdfast.worker import ledger as marks
+from holdfast.loading import served
 from holdfast.worker.embedded import EmbeddedWorker
-from holdfast.worker.ledger import Held, Ledger
+from holdfast.worker.leases import ledger as marks
+from holdfast.worker.leases.ledger import Held, Ledger
 from holdfast.worker.settings import WorkerSettings
 
 pytestmark = pytest.mark.direct  # behind a pooler each statement is several trips, and slow answers are time-outs
@@ -57,7 +58,7 @@ async def working(inbox: Inbox, ordered: bool = False) -> AsyncIterator[Slow]:
         settings = WorkerSettings(
             lease=LEASE, poll_min=NEVER, poll_max=NEVER, notify=False, drain=0, housekeeping=NEVER
         )
-        worker = EmbeddedWorker(hf, settings)
+        worker = EmbeddedWorker(served(hf), settings)
         await worker.start()
         try:
             await enqueue(inbox, "first", ordered=ordered)

@@ -11,6 +11,7 @@ from tests.support.waiting import until
 from tests.support.workers import Inbox
 
 from holdfast import Holdfast
+from holdfast.loading import served
 from holdfast.worker.embedded import EmbeddedWorker
 from holdfast.worker.settings import WorkerSettings
 
@@ -21,7 +22,7 @@ NEVER = 3600.0
 @asynccontextmanager
 async def sleeping_worker(hf: Holdfast) -> AsyncIterator[EmbeddedWorker]:
     """One that looks when it is woken, and never else."""
-    worker = EmbeddedWorker(hf, WorkerSettings(poll_min=NEVER, poll_max=NEVER, notify=False))
+    worker = EmbeddedWorker(served(hf), WorkerSettings(poll_min=NEVER, poll_max=NEVER, notify=False))
     await worker.start()
     try:
         yield worker

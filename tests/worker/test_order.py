@@ -15,12 +15,13 @@ from tests.support.workers import Inbox
 
 from holdfast import Context, Holdfast, Task, TxContext
 from holdfast.inbox import guarded
+from holdfast.loading import served
 from holdfast.model.job import Claim
 from holdfast.model.outcome import Completed
-from holdfast.worker import claiming
-from holdfast.worker import ledger as marks
+from holdfast.worker.claiming import loops as claiming
 from holdfast.worker.engine import Engine
-from holdfast.worker.ledger import Ledger
+from holdfast.worker.leases import ledger as marks
+from holdfast.worker.leases.ledger import Ledger
 from holdfast.worker.settings import WorkerSettings
 
 FAST: dict[str, Any] = {"lease": 5, "housekeeping": 0.3, "poll": 0.05, "heartbeat": 0.3}
@@ -213,7 +214,7 @@ async def test_a_claim_leaves_room_for_what_keys_may_hand_over_meanwhile(hf: Hol
     async def step() -> None: ...
 
     ledger = Ledger()
-    engine = Engine(hf, WorkerSettings(concurrency=100), ledger, "w1")
+    engine = Engine(served(hf), WorkerSettings(concurrency=100), ledger, "w1")
     while ledger.room > 30:  # endings that are not written yet
         ledger.hold(uuid4(), 1, 0)
     assert engine.claiming._want() == 30
@@ -230,7 +231,7 @@ async def test_room_is_booked_once_while_keys_hand_over(hf: Holdfast, inbox: Inb
     async def step() -> None: ...
 
     ledger = Ledger()
-    engine = Engine(hf, WorkerSettings(concurrency=100), ledger, "w1")
+    engine = Engine(served(hf), WorkerSettings(concurrency=100), ledger, "w1")
     guarded = engine.claimer._guarded
     loops = engine.claiming
     while ledger.room > 30:  # endings that are not written yet

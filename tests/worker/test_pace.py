@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.worker.pace import BRISK, DEAF, FORGOTTEN, LINGER, LOOKS, THICK, Pace
+from holdfast.worker.claiming.pace import BRISK, DEAF, FORGOTTEN, LINGER, LOOKS, THICK, Pace
 
 
 def after(jobs: int, gap: float) -> tuple[Pace, float]:

@@ -3,10 +3,11 @@
 from uuid import uuid4
 
 from holdfast import Holdfast
+from holdfast.loading import served
 from holdfast.model.job import Claim
-from holdfast.worker import ledger as marks
+from holdfast.worker.attempts.hands import AHEAD_BYTES, Hands
 from holdfast.worker.embedded import EmbeddedWorker
-from holdfast.worker.hands import AHEAD_BYTES, Hands
+from holdfast.worker.leases import ledger as marks
 from holdfast.worker.settings import WorkerSettings
 
 
@@ -19,7 +20,7 @@ def quick_hands(hf: Holdfast) -> Hands:
     async def t() -> None:
         pass
 
-    hands = EmbeddedWorker(hf, WorkerSettings()).engine._hands
+    hands = EmbeddedWorker(served(hf), WorkerSettings()).engine._hands
     hands._handler_time = 1e-5
     return hands
 

@@ -8,6 +8,7 @@ from tests.support.workers import Inbox
 
 from holdfast import Holdfast
 from holdfast.db.database import Database
+from holdfast.loading import served
 from holdfast.worker.embedded import EmbeddedWorker
 from holdfast.worker.settings import WorkerSettings
 
@@ -21,7 +22,7 @@ async def test_rows_that_were_recalled_before_their_claim_was_answered_do_not_st
     async def t(n: int) -> None:
         ran.append(n)
 
-    worker = EmbeddedWorker(hf, WorkerSettings(lease=60, housekeeping=60))
+    worker = EmbeddedWorker(served(hf), WorkerSettings(lease=60, housekeeping=60))
     claim, database = worker.engine.claimer.claim, Database(inbox.url)
     recalled = 0
 

@@ -9,7 +9,7 @@ from tests.support.waiting import until
 from tests.support.workers import Inbox
 
 from holdfast import Holdfast
-from holdfast.worker import solo
+from holdfast.worker.claiming import in_place as solo
 
 FAST: dict[str, Any] = {"concurrency": 4, "lease": 5, "housekeeping": 0.3, "poll": 0.05}
 

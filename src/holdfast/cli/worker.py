@@ -7,10 +7,11 @@ import sys
 import click
 
 from ..errors import ConfigurationError
-from ..worker.leash import CONFIGURATION, log_to_stderr
-from ..worker.loading import load_app, loop_factory
+from ..loading import load_app, loop_factory, served
+from ..processes.supervisor import Supervisor
+from ..worker.exit_codes import CONFIGURATION
+from ..worker.logs import log_to_stderr
 from ..worker.settings import WorkerSettings
-from ..worker.supervisor import Supervisor
 from .common import DURATION, complain, pooler_option
 
 log = logging.getLogger("holdfast.worker")
@@ -83,4 +84,4 @@ def _supervisor(address: str, settings: WorkerSettings, processes: int, log_leve
     app = load_app(address)
     for queue in sorted(set(settings.queues) - {task.definition.queue for task in app.tasks.values()}):
         log.warning("no task of %s names queue %s; it is served, for jobs that were sent there", address, queue)
-    return Supervisor(app, address, settings, processes, log_level)
+    return Supervisor(served(app, settings.queues, address), settings, processes, log_level)

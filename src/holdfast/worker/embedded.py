@@ -7,17 +7,14 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ownership import members
 from .engine import Engine
-from .keeper import Keeper, Kept
-from .ledger import Held, Ledger
-from .loading import served_queues
+from .leases.keeper import Keeper, Kept
+from .leases.ledger import Held, Ledger
+from .served import Served
 from .settings import WorkerSettings
-
-if TYPE_CHECKING:
-    from ..app import Holdfast
 
 log = logging.getLogger("holdfast.worker")
 
@@ -28,14 +25,14 @@ KEEPER_ENDS = 10.0
 class EmbeddedWorker:
     """See `Holdfast.worker`."""
 
-    def __init__(self, app: Holdfast, settings: WorkerSettings) -> None:
-        self._app = app
+    def __init__(self, served: Served, settings: WorkerSettings) -> None:
+        self._served = served
         self._settings = settings
         self._ledger = Ledger()
         self._thread: _KeeperThread | None = None
         self._ending: asyncio.Task[None] | None = None
         self._warned: set[int] = set()
-        self.engine = Engine(app, settings, self._ledger, members.new_name())
+        self.engine = Engine(served, settings, self._ledger, members.new_name())
 
     @property
     def name(self) -> str:
@@ -52,7 +49,7 @@ class EmbeddedWorker:
             drain=lambda: _later(loop, self.engine.drain),
             register=lambda: _later(loop, self.engine.register_again),
         )
-        self._thread = _KeeperThread(self._app, self._settings, kept)
+        self._thread = _KeeperThread(self._served, self._settings, kept)
         self.engine.claiming.stir = self._thread.stir
         self._thread.start()
 
@@ -97,9 +94,9 @@ def _later(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
 
 
 class _KeeperThread(threading.Thread):
-    def __init__(self, app: Holdfast, settings: WorkerSettings, kept: Kept) -> None:
+    def __init__(self, served: Served, settings: WorkerSettings, kept: Kept) -> None:
         super().__init__(name="holdfast keeper", daemon=True)
-        self._app = app
+        self._served = served
         self._settings = settings
         self._kept = kept
         self._loop = asyncio.new_event_loop()
@@ -109,7 +106,7 @@ class _KeeperThread(threading.Thread):
 
     def run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._keeper = keeper = Keeper(self._app.database, self._settings, served_queues(self._app, self._settings))
+        self._keeper = keeper = Keeper(self._served.database, self._settings, self._served.queues)
         keeper.workers.append(self._kept)
         self._task = self._loop.create_task(keeper.run())
         try:

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import __version__
 from ..db.link import Link
@@ -25,19 +25,16 @@ from ..ownership import members
 from ..ownership.shares import Shares
 from ..probes import probe
 from ..schema import migrate
-from .claiming import Claiming
-from .completer import Completer
-from .hands import Hands
-from .isolated import IsolatedClaiming
-from .ledger import Ledger
-from .loading import address_of, served_queues
-from .runner import JobRunner
+from .attempts.completer import Completer
+from .attempts.hands import Hands
+from .attempts.runner import JobRunner
+from .claiming.in_place import InPlace
+from .claiming.isolated import IsolatedClaiming
+from .claiming.loops import Claiming
+from .leases.ledger import Ledger
+from .served import Served
 from .settings import Suspects, WorkerSettings
-from .solo import Solo
 from .tally import Tally
-
-if TYPE_CHECKING:
-    from ..app import Holdfast
 
 log = logging.getLogger("holdfast.worker")
 
@@ -49,30 +46,26 @@ class Engine:
 
     def __init__(
         self,
-        app: Holdfast,
+        served: Served,
         settings: WorkerSettings,
         ledger: Ledger,
         name: str,
-        address: str | None = None,
         suspects: Suspects = Suspects.BETWEEN,
     ) -> None:
         self.name = name
         self.settings = settings
         self.ledger = ledger
         self.tally = Tally()
-        self._definitions = {kind: task.definition for kind, task in app.tasks.items()}
-        self._queues = served_queues(app, settings)
+        self._definitions = served.definitions
+        self._queues = list(served.queues)
         if not self._definitions:
             raise ConfigurationError(
                 "this application has no tasks; register some with @hf.task before starting a worker"
             )
-        self._database = app.database
-        self._address = address
-        """Of the application, for processes that run its handlers."""
-        if address is None and any(definition.process for definition in self._definitions.values()):
-            self._address = address_of(app)
+        self._database = served.database
+        self._address = served.address
         self._claim_link, self._write_link, self._key_link = (
-            Link(app.database, f"{purpose} {name}", deadline=settings.deadline)
+            Link(served.database, f"{purpose} {name}", deadline=settings.deadline)
             for purpose in ("claim", "write", "keys")
         )
         self._draining = asyncio.Event()
@@ -89,7 +82,7 @@ class Engine:
         if isinstance(self.claiming, IsolatedClaiming):
             self.claiming.over = lambda: self.on_idle()
         elif suspects is Suspects.BETWEEN:
-            self.claiming.solo = Solo(self.claimer, self._hands, self._completer, self._draining)
+            self.claiming.in_place = InPlace(self.claimer, self._hands, self._completer, self._draining)
         self._completer.busy = lambda: self._hands.held > 0
         self._completer.vacate = self._hands.vacate = self.claiming.vacate
         self._completer.freed = self._hands.demand.set

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from ..inbox.ending import Report
 from ..model.job import Claim
-from .ledger import Ledger
+from .leases.ledger import Ledger
 
 
 @dataclass(slots=True)

@@ -15,17 +15,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from ..definitions import Definition
-from ..errors import Cancelled, LeaseLost, Timeout
-from ..model.job import Claim
-from . import ledger as marks
-from .children import GIVE_IN
+from ...definitions import Definition
+from ...errors import Cancelled, LeaseLost, Timeout
+from ...model.job import Claim
+from ..handler_processes.pool import GIVE_IN
+from ..leases import ledger as marks
+from ..leases.ledger import Ledger
+from ..settings import WorkerSettings
+from ..tally import Tally
 from .completer import Completer
 from .deciding import Draining, Unstarted, unstarted
-from .ledger import Ledger
 from .runner import JobRunner, Running
-from .settings import WorkerSettings
-from .tally import Tally
 
 log = logging.getLogger("holdfast.worker")
 

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import msgspec
 
-from ..model.job import Claim
-from ..model.outcome import AttemptFailed, Completed, HandedBack, Lost, Outcome, Snoozed, trim
-from ..model.outcome import Ended as JobEnded
+from ...model.job import Claim
+from ...model.outcome import AttemptFailed, Completed, HandedBack, Lost, Outcome, Snoozed, trim
+from ...model.outcome import Ended as JobEnded
 
 HEAD = 4
 """Bytes before a message that say how long it is."""
@@ -23,7 +23,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """What they mean is the worker's business. A process starts with them blocked."""
 
 
-class Orders(msgspec.Struct, frozen=True):
+class Start(msgspec.Struct, frozen=True):
     """What a new process is told, in its environment."""
 
     app: str

@@ -18,17 +18,17 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..db.database import Database
-from ..db.link import Link
-from ..errors import Contended, Unreachable
-from ..housekeeping.loop import Housekeeper
-from ..inbox import ending, renew
-from ..model.job import Hold
-from ..ownership import members
+from ...db.database import Database
+from ...db.link import Link
+from ...errors import Contended, Unreachable
+from ...housekeeping.loop import Housekeeper
+from ...inbox import ending, renew
+from ...model.job import Hold
+from ...ownership import members
+from ..settings import WorkerSettings
+from ..waking.listener import Listener
 from . import ledger as marks
 from .ledger import Held, Ledger
-from .listener import Listener
-from .settings import WorkerSettings
 
 log = logging.getLogger("holdfast.keeper")
 
@@ -237,7 +237,7 @@ class Keeper:
             started = [row.id for row in kept.ledger.held() if row.state != marks.HELD]
             back = await ending.hand_back_all(self._link, kept.ledger.name, started)
             if back:
-                await self._link.run("worker", "call", self._queues)
+                await self._link.run("worker/waking", "call", self._queues)
             log.warning(
                 "worker %s does not run: its process is %s; %s jobs that it had not started go to others",
                 kept.ledger.name, "stopped" if kept.stopped() else "blocked by a handler", back,

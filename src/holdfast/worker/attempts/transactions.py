@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from ..db import pooler
-from ..db.database import Connection, Database, end_if_idle, in_one_line, name_session
-from ..db.link import backoff
-from ..inbox import sessions
-from ..model.job import Claim
-from .settings import WorkerSettings
+from ...db import pooler
+from ...db.database import Connection, Database, end_if_idle, in_one_line, name_session
+from ...db.link import backoff
+from ...inbox import sessions
+from ...model.job import Claim
+from ..settings import WorkerSettings
 
 log = logging.getLogger("holdfast.worker")
 

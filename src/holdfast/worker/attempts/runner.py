@@ -11,18 +11,18 @@ from typing import Any
 
 import asyncpg
 
-from ..context import Context, TxContext
-from ..db.database import PIN_PLANS, Connection, Database
-from ..definitions import Definition
-from ..errors import Cancelled, LeaseLost, Timeout
-from ..inbox import ending, once
-from ..model.job import Claim
-from ..model.outcome import AttemptFailed, Outcome
-from ..probes import probe
-from .children import Children
+from ...context import Context, TxContext
+from ...db.database import PIN_PLANS, Connection, Database
+from ...definitions import Definition
+from ...errors import Cancelled, LeaseLost, Timeout
+from ...inbox import ending, once
+from ...model.job import Claim
+from ...model.outcome import AttemptFailed, Outcome
+from ...probes import probe
+from ..handler_processes.pool import HandlerProcesses
+from ..settings import WorkerSettings
+from ..tally import Tally
 from .deciding import Draining, OnceBusy, Stop, Unstarted, raised, returned, stopped, unstarted
-from .settings import WorkerSettings
-from .tally import Tally
 from .transactions import Transactions, Unbegun
 
 log = logging.getLogger("holdfast.worker")
@@ -72,13 +72,13 @@ class JobRunner:
         self._loop = asyncio.get_running_loop()
         self._threads: ThreadPoolExecutor | None = None
         self._transactions = Transactions(database, settings)
-        self._children: Children | None = None
+        self._processes: HandlerProcesses | None = None
         if address is not None and any(definition.process for definition in definitions.values()):
-            self._children = Children(address, definitions.values(), self)
+            self._processes = HandlerProcesses(address, definitions.values(), self)
 
     async def start(self) -> None:
-        if self._children is not None:
-            await self._children.start()
+        if self._processes is not None:
+            await self._processes.start()
 
     async def run(self, running: Running) -> Outcome | None:
         """Run the handler; None when its ending is already written."""
@@ -129,9 +129,9 @@ class JobRunner:
 
     async def _in_process(self, running: Running, definition: Definition) -> Outcome:
         """Its process decodes the arguments, too, and says how it ended."""
-        assert self._children is not None
+        assert self._processes is not None
         probe("run.before")
-        outcome = await self._children.run(
+        outcome = await self._processes.run(
             running.claim, lambda: running.reason, definition.wants_context, running.begins
         )  # fmt: skip
         probe("run.after")
@@ -201,8 +201,8 @@ class JobRunner:
 
     async def close(self) -> None:
         await self._transactions.close()
-        if self._children is not None:
-            await self._children.close()
+        if self._processes is not None:
+            await self._processes.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

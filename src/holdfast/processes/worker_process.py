@@ -1,4 +1,4 @@
-"""The worker process, as its supervisor starts it: `python -m holdfast.worker.process`.
+"""The worker process, as its supervisor starts it: `python -m holdfast.processes.worker_process`.
 
 It listens on a pipe: `s` read your signals, `w` look for work, `r` register again, `d` drain, `n` stop now. When the
 pipe ends, so has the supervisor, and the process ends at once; on Linux the kernel sees to it even when no Python code
@@ -16,26 +16,25 @@ import signal
 import sys
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..db.link import backoff, translate
 from ..errors import ConfigurationError, Unreachable
+from ..loading import load_app, loop_factory, served
 from ..ownership import members
-from .engine import Engine
-from .leash import CONFIGURATION, ORPHANED, die_with, log_to_stderr
-from .ledger import Ledger
-from .loading import load_app, loop_factory
-from .settings import Suspects, WorkerSettings
-
-if TYPE_CHECKING:
-    from ..app import Holdfast
+from ..worker.engine import Engine
+from ..worker.exit_codes import CONFIGURATION, ORPHANED
+from ..worker.leases.ledger import Ledger
+from ..worker.logs import log_to_stderr
+from ..worker.parent_death import die_with
+from ..worker.served import Served
+from ..worker.settings import Suspects, WorkerSettings
 
 log = logging.getLogger("holdfast.worker")
 
 
-class Orders(msgspec.Struct, frozen=True):
+class Start(msgspec.Struct, frozen=True):
     """What the supervisor tells a new process."""
 
     app: str
@@ -51,16 +50,16 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 def main() -> int:
-    orders = msgspec.json.decode(os.environ.pop("HOLDFAST_PROCESS").encode(), type=Orders)
-    die_with(orders.parent)
-    log_to_stderr(orders.log_level)
+    start = msgspec.json.decode(os.environ.pop("HOLDFAST_WORKER_PROCESS").encode(), type=Start)
+    die_with(start.parent)
+    log_to_stderr(start.log_level)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what Ctrl-C means
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     try:
-        settings = msgspec.convert(orders.settings, WorkerSettings)
-        app = load_app(orders.app)
+        settings = msgspec.convert(start.settings, WorkerSettings)
+        serves = served(load_app(start.app), settings.queues, start.app)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(_Process(app, settings, orders).run())
+            return runner.run(_Process(serves, settings, start).run())
     except ConfigurationError as error:
         log.error("%s", error)
         return CONFIGURATION
@@ -78,14 +77,14 @@ def _relieve_the_collector() -> None:
 
 
 class _Process:
-    def __init__(self, app: Holdfast, settings: WorkerSettings, orders: Orders) -> None:
-        self._orders = orders
+    def __init__(self, serves: Served, settings: WorkerSettings, start: Start) -> None:
+        self._told = start
         self._failed: BaseException | None = None
-        suspects = Suspects.ONLY if orders.isolation else Suspects.LEFT
-        self._engine = Engine(app, settings, Ledger(orders.ledger_fd), members.new_name(), orders.app, suspects)
+        suspects = Suspects.ONLY if start.isolation else Suspects.LEFT
+        self._engine = Engine(serves, settings, Ledger(start.ledger_fd), members.new_name(), suspects)
         self._engine.on_failure = self._on_failure
         self._engine.claiming.stir = self._ring
-        os.set_blocking(orders.bell_fd, False)
+        os.set_blocking(start.bell_fd, False)
         self._engine.on_idle = lambda: self._over.set()
 
     async def run(self) -> int:
@@ -93,8 +92,8 @@ class _Process:
         self._over = asyncio.Event()
         self._now = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, self._over.set)
-        os.set_blocking(self._orders.pipe_fd, False)
-        loop.add_reader(self._orders.pipe_fd, self._obey)
+        os.set_blocking(self._told.pipe_fd, False)
+        loop.add_reader(self._told.pipe_fd, self._obey)
         threading.Thread(target=self._outlive, name="holdfast supervisor's pipe", daemon=True).start()
         await self._start_unless_over()
         _relieve_the_collector()
@@ -145,10 +144,10 @@ class _Process:
 
     def _ring(self) -> None:
         with suppress(BlockingIOError, BrokenPipeError):  # it has not heard the last one yet; or it is gone
-            os.write(self._orders.bell_fd, b".")
+            os.write(self._told.bell_fd, b".")
 
     def _obey(self) -> None:
-        data = os.read(self._orders.pipe_fd, 4096)
+        data = os.read(self._told.pipe_fd, 4096)
         if not data:
             os._exit(ORPHANED)
         if b"s" in data:
@@ -165,7 +164,7 @@ class _Process:
     def _outlive(self) -> None:
         """See the end of the supervisor also while a handler blocks the loop."""
         poll = select.poll()
-        poll.register(self._orders.pipe_fd, 0)
+        poll.register(self._told.pipe_fd, 0)
         poll.poll()  # nothing is asked for but what is always told: that the other end is closed
         os._exit(ORPHANED)
 

@@ -15,7 +15,6 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,19 +25,16 @@ from ..inbox.ending import Ending
 from ..model.job import Hold
 from ..model.outcome import AttemptFailed
 from ..ownership import members
-from . import ledger as marks
-from .deciding import Around, process_gone
+from ..worker.attempts.deciding import Around, process_gone
+from ..worker.exit_codes import CONFIGURATION
+from ..worker.leases import ledger as marks
+from ..worker.leases.keeper import Keeper, Kept
+from ..worker.leases.ledger import Held, Ledger
+from ..worker.served import Served
+from ..worker.settings import WorkerSettings
+from ..worker.spawning import Process
 from .isolation import End, Isolation
-from .keeper import Keeper, Kept
-from .leash import CONFIGURATION
-from .ledger import Held, Ledger
-from .loading import served_queues
-from .process import Orders
-from .settings import WorkerSettings
-from .spawning import Process
-
-if TYPE_CHECKING:
-    from ..app import Holdfast
+from .worker_process import Start
 
 log = logging.getLogger("holdfast.supervisor")
 
@@ -49,15 +45,15 @@ OVERTIME = 15.0
 
 
 class Supervisor:
-    def __init__(self, app: Holdfast, address: str, settings: WorkerSettings, processes: int, log_level: str) -> None:
-        self._app = app
-        self._address = address
+    def __init__(self, served: Served, settings: WorkerSettings, processes: int, log_level: str) -> None:
+        assert served.address is not None, "its processes have to find the application"
+        self._address = served.address
         self._settings = settings
         self._log_level = log_level
-        self._keeper = Keeper(app.database, settings, served_queues(app, settings))
-        self._link = Link(app.database, "supervisor", deadline=settings.deadline)
-        self._children = [_Child(self) for _ in range(processes)]
-        self._isolation = Isolation(lambda: _Child(self, isolation=True), self._children, settings.concurrency)
+        self._keeper = Keeper(served.database, settings, served.queues)
+        self._link = Link(served.database, "supervisor", deadline=settings.deadline)
+        self._places = [WorkerPlace(self) for _ in range(processes)]
+        self._isolation = Isolation(lambda: WorkerPlace(self, isolation=True), self._places, settings.concurrency)
         self._draining = False
         self._served = False
         """Has any process ever been ready? Then a refusal to start is the server's state, and passes."""
@@ -70,7 +66,7 @@ class Supervisor:
         keeping = asyncio.create_task(self._keeper.run(), name="holdfast keeper")
         isolating = asyncio.create_task(self._isolation.run(), name="holdfast isolation")
         try:
-            codes = await asyncio.gather(*(child.run() for child in self._children))
+            codes = await asyncio.gather(*(place.run() for place in self._places))
             return max(*codes, await self._isolation.ended())
         finally:
             isolating.cancel()
@@ -83,16 +79,16 @@ class Supervisor:
         if not self._draining:
             log.info("%s: draining; send it again to stop now", name)
             self._draining = True
-            for child in self._children:
-                child.drain()
+            for place in self._places:
+                place.drain()
         else:
             log.warning("%s again: stopping now", name)
-            for child in self._children:
-                child.stop_now()
+            for place in self._places:
+                place.stop_now()
             self._isolation.stop_now()
 
 
-class _Child:
+class WorkerPlace:
     """One place for a worker process: filled again whenever it falls empty (`run`), or once (`live`)."""
 
     def __init__(self, supervisor: Supervisor, isolation: bool = False) -> None:
@@ -196,7 +192,7 @@ class _Child:
 
     def _spawn(self, ledger_fd: int, reader: int, bell: int) -> Process:
         supervisor = self._supervisor
-        orders = Orders(
+        start = Start(
             app=supervisor._address,
             settings=asdict(supervisor._settings),
             ledger_fd=ledger_fd,
@@ -206,9 +202,9 @@ class _Child:
             log_level=supervisor._log_level,
             isolation=self._isolation,
         )
-        environment = {**os.environ, "HOLDFAST_PROCESS": msgspec.json.encode(orders).decode()}
+        environment = {**os.environ, "HOLDFAST_WORKER_PROCESS": msgspec.json.encode(start).decode()}
         said = ["isolation"] if self._isolation else []  # to whoever lists processes
-        return Process("holdfast.worker.process", said, environment, (ledger_fd, reader, bell))
+        return Process("holdfast.processes.worker_process", said, environment, (ledger_fd, reader, bell))
 
     def _hear_bell(self) -> None:
         if os.read(self._bell, 4096):
@@ -243,7 +239,7 @@ class _Child:
             self._draining = True
             self._pause.set()
             self._send(b"d")
-            if all(child._draining for child in self._supervisor._children):
+            if all(place._draining for place in self._supervisor._places):
                 self._supervisor._isolation.drain()
             limit = self._supervisor._settings.drain + OVERTIME
             asyncio.get_running_loop().call_later(limit, self.kill)

@@ -11,14 +11,14 @@ import logging
 import time
 from collections.abc import Callable
 
-from ..db.link import Link, backoff
-from ..errors import Contended, Unreachable
-from ..inbox import ending
-from ..inbox.ending import Report
-from ..model.job import Claim
-from ..model.outcome import HandedBack, Lost, Outcome
-from .ledger import Ledger
-from .tally import Tally
+from ...db.link import Link, backoff
+from ...errors import Contended, Unreachable
+from ...inbox import ending
+from ...inbox.ending import Report
+from ...model.job import Claim
+from ...model.outcome import HandedBack, Lost, Outcome
+from ..leases.ledger import Ledger
+from ..tally import Tally
 
 log = logging.getLogger("holdfast.worker")
 

@@ -6,22 +6,22 @@ import asyncio
 import importlib
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..errors import ConfigurationError
-from .leash import is_shortage
+from .errors import ConfigurationError
+from .worker.exit_codes import is_shortage
+from .worker.served import Served
 
 if TYPE_CHECKING:
-    from ..app import Holdfast
-    from .settings import WorkerSettings
+    from .app import Holdfast
 
 
 def load_app(address: str) -> Holdfast:
     """Import the module, from the current folder too, and return its Holdfast."""
-    from ..app import Holdfast
+    from .app import Holdfast
 
     module_name, colon, attribute = address.rpartition(":")
     if not colon or not module_name or not attribute:
@@ -82,9 +82,13 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def served_queues(app: Holdfast, settings: WorkerSettings) -> list[str]:
-    """The queues named, else those of the application's tasks."""
-    return list(settings.queues) or sorted({task.definition.queue for task in app.tasks.values()})
+def served(app: Holdfast, queues: Sequence[str] = (), address: str | None = None) -> Served:
+    """What a worker of this application serves: the queues named, else those of its tasks."""
+    definitions = {kind: task.definition for kind, task in app.tasks.items()}
+    if address is None and any(definition.process for definition in definitions.values()):
+        address = address_of(app)
+    chosen = list(queues) or sorted({definition.queue for definition in definitions.values()})
+    return Served(app.database, definitions, chosen, address)
 
 
 def address_of(app: Holdfast) -> str:

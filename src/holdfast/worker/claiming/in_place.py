@@ -9,10 +9,10 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from ..inbox.claimer import Claimer
-from . import ledger as marks
-from .completer import Completer
-from .hands import Hands
+from ...inbox.claimer import Claimer
+from ..attempts.completer import Completer
+from ..attempts.hands import Hands
+from ..leases import ledger as marks
 
 LEAVE = 5.0
 """Seconds for which suspects are left to isolation processes: there may be some, and they risk nothing else."""
@@ -24,13 +24,13 @@ TRIES = 3
 """After so many waits in vain the suspect runs with company: late is better than never."""
 
 
-class Solo:
+class InPlace:
     def __init__(self, claimer: Claimer, hands: Hands, completer: Completer, draining: asyncio.Event) -> None:
         self._claimer = claimer
         self._hands = hands
         self._completer = completer
         self._draining = draining
-        self.alone = False
+        self.isolating = False
         """Is a suspect to have the worker for itself? Then nothing else may be claimed."""
         self._since: float | None = None
         """When suspects were seen first."""
@@ -51,12 +51,12 @@ class Solo:
     async def run(self, handing_over: Callable[[], bool]) -> None:
         """Run one suspect, if it can be alone; `handing_over`: is the next row of a key being claimed?"""
         began = time.monotonic()
-        self.alone = True
+        self.isolating = True
         try:
             if await self._quiet(handing_over):
                 await self._run_one()
         finally:
-            self.alone = False
+            self.isolating = False
             now = time.monotonic()
             self._next_at = now + (now - began)
 

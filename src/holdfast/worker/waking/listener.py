@@ -26,13 +26,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ..db.database import Connection, Database
-from ..db.link import backoff, translate
-from ..errors import Unreachable
-from . import ledger as marks
+from ...db.database import Connection, Database
+from ...db.link import backoff, translate
+from ...errors import Unreachable
+from ..leases import ledger as marks
 
 if TYPE_CHECKING:
-    from .keeper import Kept
+    from ..leases.keeper import Kept
 
 log = logging.getLogger("holdfast.listener")
 
@@ -108,7 +108,9 @@ class Listener:
         self._up = set()
         try:
             limit = f"{int(PROBE_EVERY * 2000)}ms"
-            channel = await connection.fetchval(self._database.sql("worker", "listen"), limit, timeout=PROBE_WITHIN)
+            channel = await connection.fetchval(
+                self._database.sql("worker/waking", "listen"), limit, timeout=PROBE_WITHIN
+            )
             async with asyncio.timeout(PROBE_WITHIN):
                 await connection.add_listener(channel, self._hear)
             await self._probe(connection)
@@ -175,7 +177,7 @@ class Listener:
         changes = [(*flag, True) for flag in sorted(wanted - self._up)]
         changes += [(*flag, False) for flag in sorted(self._up - wanted)]
         rows = await connection.fetch(
-            self._database.sql("worker", "flags"), *map(list, zip(*changes, strict=True)), timeout=PROBE_WITHIN
+            self._database.sql("worker/waking", "flags"), *map(list, zip(*changes, strict=True)), timeout=PROBE_WITHIN
         )
         for state, queue, up, done in rows:
             if not up:
@@ -199,7 +201,7 @@ class Listener:
 
     async def _call_others(self, connection: Connection) -> None:
         """Nobody is awake or asleep here any more, and producers relied on us: call whoever sleeps on other hosts."""
-        await connection.fetch(self._database.sql("worker", "call"), self._queues, timeout=PROBE_WITHIN)
+        await connection.fetch(self._database.sql("worker/waking", "call"), self._queues, timeout=PROBE_WITHIN)
 
     # Hearing
 
@@ -209,7 +211,7 @@ class Listener:
         self._echo = token, asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(PROBE_WITHIN):
-                await connection.fetch(self._database.sql("worker", "probe"), token)
+                await connection.fetch(self._database.sql("worker/waking", "probe"), token)
                 await self._echo[1]
         except TimeoutError:
             raise Deaf(f"its own notification did not come back within {PROBE_WITHIN:g} s") from None

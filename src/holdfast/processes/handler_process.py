@@ -1,4 +1,4 @@
-"""A process that runs handlers for a worker, one attempt at a time: `python -m holdfast.worker.child`.
+"""A process that runs handlers for a worker, one attempt at a time: `python -m holdfast.processes.handler_process`.
 
 Attempts come by a socket, and how they ended goes back by it. A pipe says that an attempt should stop; when it ends,
 so has the worker, and the process ends at once; on Linux the kernel sees to it even when no Python code can run.
@@ -21,11 +21,13 @@ import msgspec
 from ..context import Context
 from ..definitions import Definition
 from ..errors import Cancelled, ConfigurationError, HoldfastError, LeaseLost, Timeout
+from ..loading import import_module, load_app
 from ..model.job import Claim
-from . import talk
-from .deciding import OnceBusy, raised, returned
-from .leash import CONFIGURATION, ORPHANED, SHORT, die_with, is_shortage, log_to_stderr
-from .loading import import_module, load_app
+from ..worker.attempts.deciding import OnceBusy, raised, returned
+from ..worker.exit_codes import CONFIGURATION, ORPHANED, SHORT, is_shortage
+from ..worker.handler_processes import protocol
+from ..worker.logs import log_to_stderr
+from ..worker.parent_death import die_with
 
 _STOPS: dict[str, type[LeaseLost | Cancelled | Timeout]] = {
     "LeaseLost": LeaseLost,
@@ -35,39 +37,39 @@ _STOPS: dict[str, type[LeaseLost | Cancelled | Timeout]] = {
 
 
 def main() -> int:
-    orders = msgspec.json.decode(os.environ.pop("HOLDFAST_CHILD").encode(), type=talk.Orders)
-    die_with(orders.parent)
-    log_to_stderr(orders.log_level)
+    start = msgspec.json.decode(os.environ.pop("HOLDFAST_HANDLER_PROCESS").encode(), type=protocol.Start)
+    die_with(start.parent)
+    log_to_stderr(start.log_level)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # it ends by being killed, which would lose what was printed
     # Not SIG_IGN, which programs that a handler starts would inherit.
-    for number in talk.SIGNALS:
+    for number in protocol.SIGNALS:
         signal.signal(number, lambda *_: None)
     _unblock_signals()
     os.register_at_fork(before=_block_signals, after_in_parent=_unblock_signals, after_in_child=_own_signals)
-    for fd in (orders.socket_fd, orders.pipe_fd):
+    for fd in (start.socket_fd, start.pipe_fd):
         os.set_inheritable(fd, False)
-    wire = Wire(socket.socket(fileno=orders.socket_fd))
+    wire = Wire(socket.socket(fileno=start.socket_fd))
     try:
-        definitions = _load(orders)
+        definitions = _load(start)
     except ConfigurationError as error:
-        wire.send(talk.Refused(str(error)))
+        wire.send(protocol.Refused(str(error)))
         return CONFIGURATION
     except Exception as error:
         if not is_shortage(error):
             raise
         traceback.print_exc()
         return SHORT
-    Handlers(wire, definitions, orders.pipe_fd).serve()
+    Handlers(wire, definitions, start.pipe_fd).serve()
     return 0
 
 
 def _block_signals() -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, talk.SIGNALS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, protocol.SIGNALS)
 
 
 def _unblock_signals() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, talk.SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, protocol.SIGNALS)
 
 
 def _own_signals() -> None:
@@ -77,10 +79,10 @@ def _own_signals() -> None:
     _unblock_signals()
 
 
-def _load(orders: talk.Orders) -> Mapping[str, Definition]:
-    sys.path[:] = orders.path
-    app = load_app(orders.app)
-    for module in orders.modules:
+def _load(start: protocol.Start) -> Mapping[str, Definition]:
+    sys.path[:] = start.path
+    app = load_app(start.app)
+    for module in start.modules:
         import_module(module)
     return {kind: task.definition for kind, task in app.tasks.items()}
 
@@ -92,28 +94,28 @@ class Wire:
         to_worker.setblocking(True)  # it is not, if the worker's application has set a default timeout for sockets
         self._socket = to_worker
         self._buffer = bytearray()
-        self._decoder = msgspec.json.Decoder(talk.Down)
+        self._decoder = msgspec.json.Decoder(protocol.Down)
 
-    def send(self, message: talk.Up) -> None:
+    def send(self, message: protocol.Up) -> None:
         try:
-            self._socket.sendall(talk.frame(message))
+            self._socket.sendall(protocol.frame(message))
         except OSError:
             os._exit(ORPHANED)
 
-    def receive(self) -> talk.Down:
+    def receive(self) -> protocol.Down:
         while True:
-            message = next(talk.take_frames(self._buffer), None)
+            message = next(protocol.take_frames(self._buffer), None)
             if message is not None:
-                return cast(talk.Down, self._decoder.decode(message))
+                return cast(protocol.Down, self._decoder.decode(message))
             data = self._read()
             if not data:
                 os._exit(ORPHANED)
             self._buffer += data
 
-    def ask(self, question: talk.Enter | talk.Finish) -> talk.Entered:
+    def ask(self, question: protocol.Enter | protocol.Finish) -> protocol.Entered:
         self.send(question)
         answer = self.receive()
-        assert isinstance(answer, talk.Entered)
+        assert isinstance(answer, protocol.Entered)
         return answer
 
     def _read(self) -> bytes:
@@ -134,17 +136,17 @@ class Handlers:
         self._asking = threading.Lock()
         """One question at a time, from whichever thread of the handler, and none after its attempt."""
         self._context: Context | None = None
-        self._stop: talk.Stop | None = None
+        self._stop: protocol.Stop | None = None
 
     def serve(self) -> None:
         threading.Thread(target=self._heed, name="holdfast worker's pipe", daemon=True).start()
-        self._wire.send(talk.Ready(sorted(self._definitions)))
+        self._wire.send(protocol.Ready(sorted(self._definitions)))
         while True:
             order = self._wire.receive()
-            assert isinstance(order, talk.Run)
+            assert isinstance(order, protocol.Run)
             self._wire.send(self._run(order.claim))
 
-    def _run(self, claim: Claim) -> talk.Ended | talk.GaveIn:
+    def _run(self, claim: Claim) -> protocol.Ended | protocol.GaveIn:
         context = Context(claim, self)
         self._context = context
         self._tell(context)  # perhaps it was stopped before it began
@@ -152,11 +154,11 @@ class Handlers:
             definition = self._definitions[claim.kind]
             arguments = definition.decode(claim.payload, claim.version)
             value = definition.function(*(context,) if definition.wants_context else (), **arguments)
-            return talk.ended(returned(value))
+            return protocol.ended(returned(value))
         except BaseException as error:
             if context.stopping and isinstance(error, (Cancelled, Timeout)):
-                return talk.GaveIn()
-            return talk.ended(raised(error))
+                return protocol.GaveIn()
+            return protocol.ended(raised(error))
         finally:
             with self._asking:
                 self._context = None
@@ -164,10 +166,10 @@ class Handlers:
     # Stopping
 
     def _heed(self) -> None:
-        buffer, decoder = bytearray(), msgspec.json.Decoder(talk.Stop)
+        buffer, decoder = bytearray(), msgspec.json.Decoder(protocol.Stop)
         while data := os.read(self._pipe_fd, 4096):
             buffer += data
-            for message in talk.take_frames(buffer):
+            for message in protocol.take_frames(buffer):
                 self._stop = decoder.decode(message)
                 if (context := self._context) is not None:
                     self._tell(context)
@@ -181,12 +183,12 @@ class Handlers:
     # The desk
 
     async def enter_once(self, claim: Claim, key: str) -> bool:
-        return self._ask(claim, talk.Enter(key)).first
+        return self._ask(claim, protocol.Enter(key)).first
 
     async def finish_once(self, claim: Claim, key: str) -> None:
-        self._ask(claim, talk.Finish(key))
+        self._ask(claim, protocol.Finish(key))
 
-    def _ask(self, claim: Claim, question: talk.Enter | talk.Finish) -> talk.Entered:
+    def _ask(self, claim: Claim, question: protocol.Enter | protocol.Finish) -> protocol.Entered:
         if os.getpid() != self._pid:
             raise HoldfastError(f"once({question.key!r}): the handler's process can ask for it, not one that it forked")
         with self._asking:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Any, assert_never
 
-from ..errors import Cancelled, InvalidPayload, LeaseLost, Timeout
-from ..model import payload
-from ..model.durations import seconds
-from ..model.outcome import (
+from ...errors import Cancelled, InvalidPayload, LeaseLost, Timeout
+from ...model import payload
+from ...model.durations import seconds
+from ...model.outcome import (
     DONE,
     AttemptFailed,
     Completed,

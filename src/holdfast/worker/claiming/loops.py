@@ -15,19 +15,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from ..db.link import Link, backoff
-from ..errors import Contended, Unreachable
-from ..inbox.claimer import Claimer
-from ..model.job import Claim
-from ..ownership.shares import Shares
-from . import ledger as marks
-from .completer import Completer
-from .hands import UNWRITTEN, Hands
-from .ledger import Ledger
+from ...db.link import Link, backoff
+from ...errors import Contended, Unreachable
+from ...inbox.claimer import Claimer
+from ...model.job import Claim
+from ...ownership.shares import Shares
+from ..attempts.completer import Completer
+from ..attempts.hands import UNWRITTEN, Hands
+from ..leases import ledger as marks
+from ..leases.ledger import Ledger
+from ..settings import WorkerSettings
+from ..tally import Tally
+from .in_place import InPlace
 from .pace import Pace
-from .settings import WorkerSettings
-from .solo import Solo
-from .tally import Tally
 
 log = logging.getLogger("holdfast.worker")
 
@@ -70,7 +70,7 @@ class Claiming:
         self._draining = draining
         self._booked = 0
         """Rows that calls under way may bring."""
-        self.solo: Solo | None = None
+        self.in_place: InPlace | None = None
         """Runs suspects between other jobs; None where isolation processes run them."""
         self._handing_over = False
         self._handed_over_at = 0.0
@@ -141,8 +141,8 @@ class Claiming:
 
     async def _claim(self, want: int) -> bool:
         """False when there is nothing to do for now."""
-        if self.solo is not None and self.solo.due:
-            await self.solo.run(lambda: self._handing_over)
+        if self.in_place is not None and self.in_place.due:
+            await self.in_place.run(lambda: self._handing_over)
         if self._draining.is_set():
             return False
         if self._many_vacated:
@@ -169,8 +169,8 @@ class Claiming:
 
     def _note_suspects(self, wait: bool) -> None:
         self._ledger.set_suspects(wait)
-        if self.solo is not None:
-            self.solo.see(wait)
+        if self.in_place is not None:
+            self.in_place.see(wait)
 
     def _want(self) -> int:
         """How many rows to claim now: 0 until there is room worth a round trip."""
@@ -243,7 +243,7 @@ class Claiming:
     @property
     def _alone(self) -> bool:
         """Does a suspect run here that is to have no company?"""
-        return self.solo is not None and self.solo.alone
+        return self.in_place is not None and self.in_place.isolating
 
     # Waiting
 

@@ -17,13 +17,13 @@ from tests.support.waiting import until, wait_until
 
 from holdfast import ConfigurationError, Holdfast, LeaseLost, Timeout
 from holdfast.context import Desk
+from holdfast.loading import address_of
 from holdfast.model.ids import new_id
 from holdfast.model.job import Claim
 from holdfast.model.outcome import AttemptFailed, Completed, Lost, Outcome, Snoozed
-from holdfast.worker import children as processes
-from holdfast.worker import talk
-from holdfast.worker.children import Children
-from holdfast.worker.loading import address_of
+from holdfast.worker.handler_processes import pool as processes
+from holdfast.worker.handler_processes import protocol as talk
+from holdfast.worker.handler_processes.pool import HandlerProcesses
 
 
 class NoDesk:
@@ -43,62 +43,62 @@ def definitions() -> list[Any]:
 
 
 @pytest.fixture
-async def children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Children]:
+async def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HandlerProcesses]:
     monkeypatch.setenv(witness.VARIABLE, str(tmp_path / "witness"))
-    children = Children("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
-    await children.start()
-    yield children
-    await children.close()
+    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
+    await pool.start()
+    yield pool
+    await pool.close()
 
 
-def run(children: Children, claim: Claim, reason: Exception | None = None) -> asyncio.Task[Outcome | None]:
-    return asyncio.create_task(children.run(claim, lambda: reason, told=True, begins=lambda: None))
+def run(pool: HandlerProcesses, claim: Claim, reason: Exception | None = None) -> asyncio.Task[Outcome | None]:
+    return asyncio.create_task(pool.run(claim, lambda: reason, told=True, begins=lambda: None))
 
 
-async def pid_of(children: Children) -> int:
-    outcome = await run(children, claim_of("where"))
+async def pid_of(pool: HandlerProcesses) -> int:
+    outcome = await run(pool, claim_of("where"))
     assert isinstance(outcome, Completed)
     assert outcome.result is not None
     return int(msgspec.json.decode(outcome.result)[0])
 
 
-def living(children: Children) -> int:
-    return sum(child.alive for child in children._all)
+def living(pool: HandlerProcesses) -> int:
+    return sum(child.alive for child in pool._all)
 
 
 async def test_more_are_started_when_all_are_busy_and_end_when_they_idle(
-    children: Children, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pool: HandlerProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = tmp_path / "gate"
-    running = [run(children, claim_of("hold_apart", gate=str(gate))) for _ in range(3)]
+    running = [run(pool, claim_of("hold_apart", gate=str(gate))) for _ in range(3)]
     await until(lambda: len(witness.read(tmp_path / "witness")) == 3)
-    assert living(children) == 3
+    assert living(pool) == 3
     gate.touch()
     assert [await one for one in running] == [Completed()] * 3
     monkeypatch.setattr(processes, "IDLE", 0.1)
-    await until(lambda: living(children) == 1)
+    await until(lambda: living(pool) == 1)
     await asyncio.sleep(1.2)
-    assert (living(children), len(children._all)) == (1, 1), "one stays, and nothing is kept of the others"
-    await pid_of(children)
+    assert (living(pool), len(pool._all)) == (1, 1), "one stays, and nothing is kept of the others"
+    await pid_of(pool)
 
 
-async def test_one_that_died_while_it_idled_costs_no_attempt(children: Children) -> None:
-    pid = await pid_of(children)
+async def test_one_that_died_while_it_idled_costs_no_attempt(pool: HandlerProcesses) -> None:
+    pid = await pid_of(pool)
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: living(children) == 0)
-    assert await pid_of(children) != pid
+    await until(lambda: living(pool) == 0)
+    assert await pid_of(pool) != pid
 
 
 async def test_one_that_dies_as_it_is_handed_on_costs_no_attempt(
-    children: Children, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pool: HandlerProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = tmp_path / "gate"
     monkeypatch.setattr(processes, "CORES", 0)  # so that the next attempt waits for it
-    ending = run(children, claim_of("hold_apart", gate=str(gate)))
+    ending = run(pool, claim_of("hold_apart", gate=str(gate)))
     await until(lambda: bool(witness.read(tmp_path / "witness")))
-    (child,) = children._all
-    waiting = asyncio.create_task(pid_of(children))
-    await until(lambda: bool(children._waiting))
+    (child,) = pool._all
+    waiting = asyncio.create_task(pid_of(pool))
+    await until(lambda: bool(pool._waiting))
     gate.touch()
     # Meanwhile the loop stands still: it is to see the outcome and the death together.
     wait_until(lambda: bool(select.select([child._socket], [], [], 0)[0]))
@@ -110,88 +110,88 @@ async def test_one_that_dies_as_it_is_handed_on_costs_no_attempt(
     assert await waiting != child._process.pid
 
 
-async def test_one_that_closed_its_socket_while_it_idled_is_ended(children: Children) -> None:
-    pid = await pid_of(children)
+async def test_one_that_closed_its_socket_while_it_idled_is_ended(pool: HandlerProcesses) -> None:
+    pid = await pid_of(pool)
     os.kill(pid, signal.SIGSTOP)  # or it would end by itself
-    (child,) = children._all
+    (child,) = pool._all
     assert child._transport is not None
     child._transport.abort()
-    await until(lambda: not children._all)
+    await until(lambda: not pool._all)
     assert not child.alive
 
 
-async def test_word_that_it_is_ready_may_come_too_late(children: Children) -> None:
-    (child,) = children._all
+async def test_word_that_it_is_ready_may_come_too_late(pool: HandlerProcesses) -> None:
+    (child,) = pool._all
     child.data_received(talk.frame(talk.Ready([])) + talk.frame(talk.Refused("late")))
 
 
-async def test_a_default_timeout_for_sockets_is_not_for_ours(children: Children) -> None:
-    pid = await pid_of(children)
+async def test_a_default_timeout_for_sockets_is_not_for_ours(pool: HandlerProcesses) -> None:
+    pid = await pid_of(pool)
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: living(children) == 0)
+    await until(lambda: living(pool) == 0)
     socket.setdefaulttimeout(30)
     try:
-        assert len({await pid_of(children) for _ in range(20)}) == 1
+        assert len({await pid_of(pool) for _ in range(20)}) == 1
     finally:
         socket.setdefaulttimeout(None)
 
 
-async def test_signals_for_everybody_do_not_end_one_that_starts(children: Children) -> None:
-    os.kill(await pid_of(children), signal.SIGKILL)
-    await until(lambda: living(children) == 0)
-    starting = asyncio.create_task(pid_of(children))
-    await until(lambda: living(children) == 1)
-    (pid,) = (child._process.pid for child in children._all if child.alive)
+async def test_signals_for_everybody_do_not_end_one_that_starts(pool: HandlerProcesses) -> None:
+    os.kill(await pid_of(pool), signal.SIGKILL)
+    await until(lambda: living(pool) == 0)
+    starting = asyncio.create_task(pid_of(pool))
+    await until(lambda: living(pool) == 1)
+    (pid,) = (child._process.pid for child in pool._all if child.alive)
     os.kill(pid, signal.SIGTERM)
     os.kill(pid, signal.SIGINT)
     assert await starting == pid
 
 
 async def test_an_attempt_that_cannot_begin_is_put_off(
-    children: Children, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    pool: HandlerProcesses, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pid = await pid_of(children)
+    pid = await pid_of(pool)
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: living(children) == 0)
-    monkeypatch.setattr(children, "_address", "nowhere:hf")
-    assert await run(children, claim_of("where")) == Snoozed(5.0)
+    await until(lambda: living(pool) == 0)
+    monkeypatch.setattr(pool, "_address", "nowhere:hf")
+    assert await run(pool, claim_of("where")) == Snoozed(5.0)
     assert "could not begin: app: there is no module 'nowhere'" in caplog.text
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    assert await run(children, claim_of("where")) == Snoozed(5.0)
+    assert await run(pool, claim_of("where")) == Snoozed(5.0)
     assert "No such file or directory: '/nonexistent/python'" in caplog.text
     monkeypatch.undo()
-    await until(lambda: len(children._all) == 0)
+    await until(lambda: len(pool._all) == 0)
 
 
 async def test_cancelled_before_its_process_is_ready_it_leaves_it_to_the_next(
-    children: Children, tmp_path: Path
+    pool: HandlerProcesses, tmp_path: Path
 ) -> None:
-    holding = run(children, claim_of("hold_apart", gate="/nonexistent/gate"))
+    holding = run(pool, claim_of("hold_apart", gate="/nonexistent/gate"))
     await until(lambda: bool(witness.read(tmp_path / "witness")))
-    starting = run(children, claim_of("where"))
-    await until(lambda: len(children._all) == 2)
+    starting = run(pool, claim_of("where"))
+    await until(lambda: len(pool._all) == 2)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    await until(lambda: len(children._idle) == 1)
-    await pid_of(children)
-    assert (living(children), holding.done()) == (2, False)
+    await until(lambda: len(pool._idle) == 1)
+    await pid_of(pool)
+    assert (living(pool), holding.done()) == (2, False)
 
 
-async def test_whichever_is_free_first_takes_the_next_attempt(children: Children, tmp_path: Path) -> None:
+async def test_whichever_is_free_first_takes_the_next_attempt(pool: HandlerProcesses, tmp_path: Path) -> None:
     """Many short attempts at once do not start as many processes."""
-    outcomes = await asyncio.gather(*(run(children, claim_of("square_apart", n=n)) for n in range(200)))
+    outcomes = await asyncio.gather(*(run(pool, claim_of("square_apart", n=n)) for n in range(200)))
     squares = [Completed(f'{{"squared":{n * n}}}') for n in range(200)]
     assert outcomes == squares
-    assert len(children._all) <= 1 + processes.CORES
-    assert not children._waiting
+    assert len(pool._all) <= 1 + processes.CORES
+    assert not pool._waiting
 
 
 async def test_a_second_cancellation_kills_at_once(
-    children: Children, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pool: HandlerProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "GIVE_IN", 60.0)
-    holding = run(children, claim_of("hold_apart", gate="/nonexistent/gate"), Timeout("over"))
+    holding = run(pool, claim_of("hold_apart", gate="/nonexistent/gate"), Timeout("over"))
     await until(lambda: bool(witness.read(tmp_path / "witness")))
     holding.cancel()
     await asyncio.sleep(0.1)
@@ -199,41 +199,43 @@ async def test_a_second_cancellation_kills_at_once(
     holding.cancel()
     with pytest.raises(asyncio.CancelledError):
         await holding
-    await until(lambda: living(children) == 0)
+    await until(lambda: living(pool) == 0)
 
 
-async def test_closed_it_leaves_nothing_and_nobody_waiting(children: Children, tmp_path: Path) -> None:
-    holding = run(children, claim_of("hold_apart", gate="/nonexistent/gate"))
+async def test_closed_it_leaves_nothing_and_nobody_waiting(pool: HandlerProcesses, tmp_path: Path) -> None:
+    holding = run(pool, claim_of("hold_apart", gate="/nonexistent/gate"))
     await until(lambda: bool(witness.read(tmp_path / "witness")))
-    (child,) = children._all
-    waiting = [run(children, claim_of("where")) for _ in range(4)]
-    await until(lambda: len(children._all) > 1)
-    await children.close()
+    (child,) = pool._all
+    waiting = [run(pool, claim_of("where")) for _ in range(4)]
+    await until(lambda: len(pool._all) > 1)
+    await pool.close()
     assert [await one for one in waiting] == [Snoozed(5.0)] * 4
     assert isinstance(await holding, AttemptFailed)
-    assert (child.alive, children._all, children._starting) == (False, set(), set())
+    assert (child.alive, pool._all, pool._starting) == (False, set(), set())
 
 
-async def test_what_the_desk_refuses_is_raised_in_the_handler(children: Children) -> None:
-    outcome = await run(children, claim_of("once_apart"))
+async def test_what_the_desk_refuses_is_raised_in_the_handler(pool: HandlerProcesses) -> None:
+    outcome = await run(pool, claim_of("once_apart"))
     assert isinstance(outcome, AttemptFailed)
     assert (outcome.error, outcome.message) == ("HoldfastError", "ConnectionError: the desk is closed")
 
 
-async def test_a_lease_that_the_desk_finds_lost_is_lost(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lease_that_the_desk_finds_lost_is_lost(
+    pool: HandlerProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def refuse(claim: Claim, key: str) -> bool:
         raise LeaseLost("this attempt no longer owns its job")
 
-    monkeypatch.setattr(children._desk, "enter_once", refuse)
-    assert await run(children, claim_of("once_apart")) == Lost()
+    monkeypatch.setattr(pool._desk, "enter_once", refuse)
+    assert await run(pool, claim_of("once_apart")) == Lost()
 
 
 async def test_a_thread_that_outlives_its_attempt_cannot_ask_in_the_name_of_the_next(
-    children: Children, tmp_path: Path
+    pool: HandlerProcesses, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    assert await run(children, claim_of("leave_thread", gate=str(gate))) == Completed()
-    next_one = run(children, claim_of("hold_apart", gate=str(tmp_path / "later")))
+    assert await run(pool, claim_of("leave_thread", gate=str(gate))) == Completed()
+    next_one = run(pool, claim_of("hold_apart", gate=str(tmp_path / "later")))
     await until(lambda: bool(witness.read(tmp_path / "witness")))
     gate.touch()
     await until(lambda: len(witness.read(tmp_path / "witness")) == 2)
@@ -246,29 +248,29 @@ async def test_a_start_that_takes_too_long_is_tried_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "START", 0.001)
-    children = Children("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
-    starting = asyncio.create_task(children.start())
+    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
+    starting = asyncio.create_task(pool.start())
     said = "process=True: a process did not load tests.apps.apart:hf within 0.001 s; trying again"
     await until(lambda: said in caplog.text)
     monkeypatch.undo()
     await starting
-    await children.close()
+    await pool.close()
 
 
 @pytest.mark.parametrize("address", ["nowhere:hf", "tests.apps.effects:hf"], ids=["no module", "no such task"])
 async def test_an_application_that_cannot_be_loaded_is_refused(address: str) -> None:
-    children = Children(address, definitions(), cast(Desk, NoDesk()))
+    pool = HandlerProcesses(address, definitions(), cast(Desk, NoDesk()))
     with pytest.raises(ConfigurationError, match=r"process=True: (app: there is no module|a process that imports)"):
-        await children.start()
-    await children.close()
+        await pool.start()
+    await pool.close()
 
 
 async def test_a_program_that_cannot_be_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    children = Children("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
+    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
     with pytest.raises(ConfigurationError, match="No such file or directory"):
-        await children.start()
-    await children.close()
+        await pool.start()
+    await pool.close()
 
 
 def test_frames_are_found_however_they_come() -> None:

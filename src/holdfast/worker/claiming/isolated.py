@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..db.link import Link, backoff
-from . import ledger as marks
-from .claiming import Claiming, note_failure
+from ...db.link import Link, backoff
+from ..leases import ledger as marks
+from .loops import Claiming, note_failure
 
 IDLE = 10.0
 """Seconds without a suspect after which the process ends."""

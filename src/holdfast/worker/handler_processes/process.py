@@ -1,0 +1,200 @@
+"""One handler's process, as the worker sees it: its socket, its pipe, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import cast
+
+import msgspec
+
+from ...context import Desk
+from ...errors import Cancelled, LeaseLost, Timeout
+from ...model.job import Claim
+from ...model.outcome import Outcome
+from ..attempts.deciding import OnceBusy
+from ..exit_codes import SHORT
+from ..spawning import blocked
+from . import protocol
+
+log = logging.getLogger("holdfast.worker")
+
+PROGRAM = "holdfast.processes.handler_process"
+_SIGNALS = {number.value: number.name for number in signal.Signals}
+
+
+class NotStarted(Exception):
+    """A process did not start; the message says why. Another may."""
+
+
+class Refused(NotStarted):
+    """A process cannot load the application, and no other will."""
+
+
+class ProcessDied(Exception):
+    """The process has closed its socket."""
+
+
+class HandlerProcess(asyncio.Protocol):
+    def __init__(self, address: str, modules: list[str], desk: Desk) -> None:
+        self._desk = desk
+        self._buffer = bytearray()
+        self._decoder = msgspec.json.Decoder(protocol.Up)
+        self.ready: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        """The kinds that it knows."""
+        self._claim: Claim
+        self._ending: asyncio.Future[Outcome | None] | None = None
+        self._answering: asyncio.Task[None] | None = None
+        self.idle_since = time.monotonic()
+        self._transport: asyncio.Transport | None = None
+        self._socket, theirs = socket.socketpair()
+        reader, self._pipe_fd = os.pipe()
+        start = protocol.Start(
+            app=address, modules=modules, path=sys.path, socket_fd=theirs.fileno(), pipe_fd=reader, parent=os.getpid(),
+            log_level=logging.getLogger().level,
+        )  # fmt: skip
+        try:
+            # Not awaited: a start that could be cancelled half-way would leave a process that nobody knows. And in this
+            # thread, with which the kernel ends it.
+            with blocked(protocol.SIGNALS):
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", PROGRAM],
+                    stdin=subprocess.DEVNULL,
+                    env={**os.environ, "HOLDFAST_PROGRAM": msgspec.json.encode(start).decode()},
+                    pass_fds=(theirs.fileno(), reader),
+                    process_group=0,
+                )
+        except BaseException:
+            self._socket.close()
+            os.close(self._pipe_fd)
+            raise
+        finally:
+            theirs.close()
+            os.close(reader)
+
+    async def connect(self) -> None:
+        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=self._socket)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def usable(self) -> bool:
+        """Can it take an attempt?"""
+        return self._pipe_fd >= 0 and self._transport is not None and self._ending is None
+
+    def begin(self, claim: Claim) -> asyncio.Future[Outcome | None]:
+        """Run an attempt. The future is always set in the end: by its outcome, or by the death of the process."""
+        assert self._transport is not None
+        self._claim = claim
+        self._ending = ending = asyncio.get_running_loop().create_future()
+        self._transport.write(protocol.frame(protocol.Run(claim)))
+        return ending
+
+    def tell(self, stop: LeaseLost | Cancelled | Timeout) -> None:
+        message = protocol.Stop(self._claim.id, self._claim.generation, type(stop).__name__, str(stop))
+        try:
+            os.write(self._pipe_fd, protocol.frame(message))
+        except OSError:
+            log.debug("process %s is gone and cannot be told to stop", self._process.pid)
+
+    def kill(self) -> None:
+        """With what its handler has started, unless that has left its group."""
+        if self.alive:  # while it is not reaped, nobody else can have its number
+            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._pipe_fd >= 0:
+            os.close(self._pipe_fd)
+            self._pipe_fd = -1
+        if self._transport is not None:
+            self._transport.abort()
+        else:
+            self._socket.close()
+
+    async def end(self) -> None:
+        """Kill it, and wait until it is gone: nothing runs any more when the row goes to others."""
+        self.kill()
+        while self.alive:
+            await asyncio.sleep(0.001)
+
+    async def cause(self) -> str:
+        """How it ended; to be asked when its socket is closed, which is a moment before it is gone."""
+        for _ in range(1000):
+            if not self.alive:
+                break
+            await asyncio.sleep(0.001)
+        else:
+            await self.end()
+            return "closed its connection to the worker"
+        code = self._process.returncode
+        if code == SHORT:
+            return "had not enough memory, process slots or open files"
+        if code >= 0:
+            return f"ended with exit code {code}"
+        return f"was ended by {_SIGNALS.get(-code, f'signal {-code}')}"
+
+    @property
+    def may_pass(self) -> bool:
+        """Did it end by something that is not of its own doing? By a signal, or for lack of memory."""
+        code = self._process.returncode
+        return code is None or code < 0 or code == SHORT
+
+    # The socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        for message in protocol.take_frames(self._buffer):
+            self._take(self._decoder.decode(message))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._socket.close()
+        if not self.ready.done():
+            self.ready.set_exception(ProcessDied)
+            self.ready.exception()  # seen, also when nobody waits any more
+        if (ending := self._ending) is not None and not ending.done():
+            ending.set_exception(ProcessDied)
+            ending.exception()
+
+    def _take(self, message: protocol.Up) -> None:
+        match message:
+            case protocol.Ended():
+                self._end(protocol.outcome_of(message))
+            case protocol.GaveIn():
+                self._end(None)
+            case protocol.Enter(key) | protocol.Finish(key):
+                self._answering = asyncio.get_running_loop().create_task(self._answer(message, key))
+            case protocol.Ready(kinds) if not self.ready.done():  # or nobody waits any more
+                self.ready.set_result(kinds)
+            case protocol.Refused(problem) if not self.ready.done():
+                self.ready.set_exception(Refused(problem))
+
+    def _end(self, outcome: Outcome | None) -> None:
+        ending, self._ending = self._ending, None
+        if ending is not None and not ending.done():
+            ending.set_result(outcome)
+
+    async def _answer(self, question: protocol.Enter | protocol.Finish, key: str) -> None:
+        try:
+            if isinstance(question, protocol.Enter):
+                answer = protocol.Entered(first=await self._desk.enter_once(self._claim, key))
+            else:
+                await self._desk.finish_once(self._claim, key)
+                answer = protocol.Entered()
+        except OnceBusy:
+            answer = protocol.Entered(busy=True)
+        except LeaseLost as lost:
+            answer = protocol.Entered(lost=True, error=str(lost))
+        except Exception as error:
+            answer = protocol.Entered(error=f"{type(error).__name__}: {error}")
+        if self._transport is not None:
+            self._transport.write(protocol.frame(answer))

@@ -1,0 +1,20 @@
+"""A process that ends with the one that started it, even when no Python code can run."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+from .exit_codes import ORPHANED
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with(parent: int) -> None:
+    """Ask the kernel to end this process with its parent, and check that it was not too late to ask."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(ORPHANED)

@@ -1,0 +1,19 @@
+"""What a worker serves: all that it needs to know of an application."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..db.database import Database
+from ..definitions import Definition
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    database: Database
+    definitions: Mapping[str, Definition]
+    """By kind."""
+    queues: Sequence[str]
+    address: str | None = None
+    """Where a new process finds the application: `module:attribute`. None: none is needed."""

@@ -23,9 +23,8 @@ from .model.keys import substream
 from .model.limits import Limits
 from .model.outcome import Fail, Snooze
 from .tasks import Task
+from .version import __version__
 from .views.questions import JobState
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Cancelled",

@@ -17,8 +17,11 @@ from .db.address import resolve_pooler, resolve_url
 from .db.database import Database
 from .definitions import OnFailure, Upcast, define, skips
 from .errors import ConfigurationError, NotFound
+from .inbox import operating as jobs
 from .model.durations import Duration, seconds
 from .model.limits import DEFAULT_LIMITS, Limits, check_flag, check_name, check_schema
+from .ownership import members
+from .queues import operating as queues
 from .schema import migrate
 from .tasks import Task
 from .views.questions import JobState, job_state
@@ -221,22 +224,19 @@ class Holdfast:
 
         A dead letter is left as it is: 'dead_letter'.
         """
-        rows = await self.query("inbox", "cancel", id, reason)
-        if not rows:
-            raise NotFound(f"There is no live job {id}; it may have ended already")
-        return str(rows[0][0])
+        return await jobs.cancel(self.calls, id, reason)
 
     async def revive(self, ids: Sequence[UUID]) -> list[UUID]:
         """Make dead letters pending again with a full set of attempts; the ids that were revived."""
-        return [row[0] for row in await self.query("inbox", "revive", sorted(ids))]
+        return await jobs.revive(self.calls, ids)
 
     async def pause(self, queue: str) -> None:
         """Claim nothing more from this queue; what runs, finishes."""
-        await self.query("inbox", "pause", check_name("queue", queue))
+        await queues.pause(self.calls, check_name("queue", queue))
 
     async def resume(self, queue: str) -> None:
         """Claim from this queue again."""
-        await self.query("inbox", "resume", check_name("queue", queue))
+        await queues.resume(self.calls, check_name("queue", queue))
 
     async def set_queue(
         self,
@@ -252,7 +252,7 @@ class Holdfast:
         `owned`: each bucket of keys is claimed by one live worker, by the ring, until the pool changes.
         """
         flags = (check_flag("ordered", ordered), skips(on_failure), check_flag("owned", owned))
-        await self.query("inbox", "set_queue", check_name("queue", queue), *flags)
+        await queues.set_modes(self.calls, check_name("queue", queue), *flags)
 
     async def drain_workers(self, workers: Sequence[str]) -> list[str]:
         """Ask these workers to finish what runs, hand back the rest and end; those that were alive.
@@ -263,11 +263,11 @@ class Holdfast:
         known = {row["id"] for row in await self.query("views", "workers")}
         if unknown := sorted(set(workers) - known):
             raise NotFound(f"There is no worker {', '.join(unknown)}; see holdfast workers list. Nothing was drained")
-        return sorted(row[0] for row in await self.query("ownership", "drain", list(workers)))
+        return await members.drain(self.calls, workers)
 
     async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run the statement of `room/name.sql` on a connection of our own."""
-        return await self.calls.query(room, name, *arguments)
+        return await self.calls.run(room, name, *arguments)
 
     async def close(self) -> None:
         """Close the connections of this event loop, and those of the synchronous calls.

@@ -45,15 +45,15 @@ class Calls:
         self._lock = threading.Lock()
         self._portal = Portal()
 
-    async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
+    async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run the statement of `room/name.sql` and commit it."""
         database = self._find_database()
 
-        async def run(connection: Connection) -> list[asyncpg.Record]:
+        async def ask(connection: Connection) -> list[asyncpg.Record]:
             return list(await connection.fetch(database.sql(room, name), *arguments))
 
         with self._translated(database):
-            return await self._here(database).use(run)
+            return await self._here(database).use(ask)
 
     async def enqueue(self, maker: Maker, arguments: dict[str, Any]) -> Job:
         """Enqueue one job; when the answer is lost, ask again under the same id, which cannot add a second."""

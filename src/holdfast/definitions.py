@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,15 @@ Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 """Makes a payload of one version into one of the next."""
 
 
+class Runs(Enum):
+    """How the attempts of a task run."""
+
+    ON_LOOP = "on the worker's event loop"
+    IN_TRANSACTION = "on the event loop, in a transaction that commits with the ending"
+    IN_THREAD = "in a thread of the worker"
+    IN_PROCESS = "in a process of its own"
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
     """A task as the worker sees it."""
@@ -34,11 +44,8 @@ class Definition:
     priority: int
     timeout: float
     version: int
+    runs: Runs
     wants_context: bool
-    wants_tx: bool
-    is_async: bool
-    process: bool
-    """Does it run in a process of its own?"""
     arguments: type[msgspec.Struct]
     names: tuple[str, ...]
     """Of its arguments."""
@@ -53,7 +60,7 @@ class Definition:
     @property
     def stoppable(self) -> bool:
         """Can an attempt be ended from outside? A thread cannot."""
-        return self.is_async or self.process
+        return self.runs is not Runs.IN_THREAD
 
     @property
     def oldest(self) -> int:
@@ -107,14 +114,7 @@ def define(
             "import that name at run time, not only under TYPE_CHECKING"
         ) from None
     context = _context_of(parameters[0], hints) if parameters else None
-    is_async = inspect.iscoroutinefunction(function)
-    wants_tx = context is not None and issubclass(context, TxContext)
-    if wants_tx and not is_async:
-        raise ConfigurationError(f"{kind}: a handler that takes TxContext must be async")
-    if check_flag("process", process) and is_async:
-        raise ConfigurationError(
-            f"{kind}: process=True is for plain functions; an async one runs on the worker's event loop"
-        )
+    runs = _runs(kind, inspect.iscoroutinefunction(function), context, bool(check_flag("process", process)))
     arguments = _arguments_type(kind, parameters[1:] if context else parameters, hints)
     names = tuple(name for name in arguments.__struct_fields__ if name != "type_")
     return Definition(
@@ -125,10 +125,8 @@ def define(
         priority=check_int("priority", priority, PRIORITIES[0], PRIORITIES[-1]),
         timeout=_positive("timeout", timeout),
         version=check_int("version", version, 1, 2**31 - 1),
+        runs=runs,
         wants_context=context is not None,
-        wants_tx=wants_tx,
-        is_async=is_async,
-        process=bool(process),
         arguments=arguments,
         names=names,
         name_set=frozenset(names),
@@ -137,6 +135,19 @@ def define(
         ordered=check_flag("ordered", ordered),
         skips=skips(on_failure),
     )
+
+
+def _runs(kind: str, is_async: bool, context: type[Context] | None, process: bool) -> Runs:
+    wants_tx = context is not None and issubclass(context, TxContext)
+    if wants_tx and not is_async:
+        raise ConfigurationError(f"{kind}: a handler that takes TxContext must be async")
+    if process and is_async:
+        raise ConfigurationError(
+            f"{kind}: process=True is for plain functions; an async one runs on the worker's event loop"
+        )
+    if is_async:
+        return Runs.IN_TRANSACTION if wants_tx else Runs.ON_LOOP
+    return Runs.IN_PROCESS if process else Runs.IN_THREAD
 
 
 def _check_function(function: object) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from .definitions import Runs
 from .errors import ConfigurationError
 from .worker.exit_codes import is_shortage
 from .worker.served import Served
@@ -85,7 +86,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def served(app: Holdfast, queues: Sequence[str] = (), address: str | None = None) -> Served:
     """What a worker of this application serves: the queues named, else those of its tasks."""
     definitions = {kind: task.definition for kind, task in app.tasks.items()}
-    if address is None and any(definition.process for definition in definitions.values()):
+    if address is None and any(definition.runs is Runs.IN_PROCESS for definition in definitions.values()):
         address = address_of(app)
     chosen = list(queues) or sorted({definition.queue for definition in definitions.values()})
     return Served(app.database, definitions, chosen, address)
@@ -94,7 +95,8 @@ def served(app: Holdfast, queues: Sequence[str] = (), address: str | None = None
 def address_of(app: Holdfast) -> str:
     """Where a new process finds this application: a module that holds it under a name."""
     definitions = [task.definition for task in app.tasks.values()]
-    needed = {getattr(definition.function, "__module__", None) for definition in definitions if definition.process}
+    apart = [definition.function for definition in definitions if definition.runs is Runs.IN_PROCESS]
+    needed = {getattr(function, "__module__", None) for function in apart}
     found: list[tuple[bool, bool, str]] = []
     for name, module in list(sys.modules.items()):
         attribute = next((key for key, value in list(getattr(module, "__dict__", {}).items()) if value is app), None)

@@ -45,9 +45,6 @@ OTHERS = {
     "enqueue_copy": "a producer's",
     "cancel": "an operator's",
     "revive": "an operator's",
-    "pause": "an operator's",
-    "set_queue": "an operator's",
-    "resume": "an operator's",
 }
 
 

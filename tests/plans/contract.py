@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tests.support.inbox import claim_lanes, guarded_arguments
 
-ROOMS = ("inbox", "housekeeping", "ownership")
+ROOMS = ("inbox", "queues", "housekeeping", "ownership")
 LARGE = ("inbox", "archive", "dedupe", "once")
 """Tables that grow. The others hold a few rows per queue, worker, chore or setting, and may be read in any way."""
 
@@ -211,9 +211,9 @@ NESTED: dict[str, Expected] = {
 
 NOT_HOT = {
     "inbox/end_sessions": "once per death of a worker process, on what the server's sessions are doing",
-    "inbox/pause": "an operator's verb, on one row of queues",
-    "inbox/resume": "an operator's verb, on one row of queues",
-    "inbox/set_queue": "an operator's verb, on one row of queues",
+    "queues/pause": "an operator's verb, on one row of queues",
+    "queues/resume": "an operator's verb, on one row of queues",
+    "queues/set": "an operator's verb, on one row of queues",
     "inbox/revive": "an operator's verb, without a worker's planner settings: it may read all of a small inbox",
     "inbox/ask_again": "after a lost answer, one row into a table that is empty else",
     "housekeeping/forget_asked_again": "once a minute, on a table that is empty unless answers were lost",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import ConfigurationError, Context, Holdfast, InvalidInput, InvalidPayload, TxContext
+from holdfast.definitions import Runs
 from holdfast.model.job import Claim
 
 
@@ -43,8 +44,20 @@ def test_the_context_is_found_by_its_type(hf: Holdfast) -> None:
     @hf.task
     async def writes(ctx: TxContext, order_id: int) -> None: ...
 
-    wants = [(task.definition.wants_context, task.definition.wants_tx) for task in (plain, told, writes)]
-    assert wants == [(False, False), (True, False), (True, True)]
+    @hf.task(process=True)
+    def computes(order_id: int) -> None: ...
+
+    @hf.task
+    def waits(ctx: Context, order_id: int) -> None: ...
+
+    wants = [(task.definition.wants_context, task.definition.runs) for task in (plain, told, writes, computes, waits)]
+    assert wants == [
+        (False, Runs.ON_LOOP),
+        (True, Runs.ON_LOOP),
+        (True, Runs.IN_TRANSACTION),
+        (False, Runs.IN_PROCESS),
+        (True, Runs.IN_THREAD),
+    ]
     assert [task.definition.arguments.__struct_fields__ for task in (plain, told, writes)] == [
         ("type_", "order_id")
     ] * 3

@@ -61,7 +61,7 @@ async def bench(hf: Holdfast) -> AsyncIterator[Bench]:
     link, ledger, tally = Link(hf.database, "write"), Ledger(), Tally()
     completer = Completer(link, ledger, tally, LEASE, batch=10)
     completer.start()
-    runner = JobRunner(hf.database, "w1", definitions, settings, tally)
+    runner = JobRunner(hf.database, definitions, settings, tally)
     hands = Hands(definitions, settings, ledger, tally, completer, asyncio.Event())
     yield Bench(hands, completer, runner, ledger, tally, ran)
     await completer.close(within=10)

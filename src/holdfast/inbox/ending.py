@@ -10,11 +10,10 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar, assert_never
+from typing import Generic, TypeVar, assert_never
 from uuid import UUID
 
-import asyncpg
-
+from ..db.runner import Runner
 from ..model.job import Holding
 from ..model.outcome import AttemptFailed, Completed, Ended, Final, HandedBack, Lost, Outcome, Snoozed
 from ..probes import probe
@@ -25,12 +24,6 @@ TRIES, AGAIN = 100, 0.01
 
 H = TypeVar("H", bound=Holding)
 Ending = tuple[H, Outcome]
-
-
-class Runner(Protocol):
-    """Runs the statement of `room/name.sql`: a link, or a handler's own transaction."""
-
-    async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]: ...
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from enum import Enum
 from uuid import UUID
 
+from ..db.runner import Runner
 from ..errors import LeaseLost
 from ..probes import probe
-from .ending import Runner
 
 
 class Entry(Enum):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..db.runner import Runner
 from ..model.job import Hold, Holding
-from .ending import Runner
 
 
 def name(held: Holding) -> str:

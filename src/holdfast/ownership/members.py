@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ..db.link import Link
+from ..db.runner import Runner
 
 
 def new_name() -> str:
@@ -39,3 +40,8 @@ async def leave(link: Link, worker: str, status: str, counters: Mapping[str, int
     """'draining' when it stops claiming, 'dead' when it is gone; with what it has done, if it can still say so."""
     encoded = None if counters is None else msgspec.json.encode(counters).decode()
     await link.run("ownership", "leave", worker, status, encoded, deadline=5)
+
+
+async def drain(runner: Runner, workers: Collection[str]) -> list[str]:
+    """Ask these to finish what runs, hand back the rest and end; those that were alive."""
+    return sorted(row[0] for row in await runner.run("ownership", "drain", list(workers)))

@@ -14,7 +14,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from .. import __version__
 from ..db.link import Link
 from ..db.safety import check_server
 from ..errors import ConfigurationError, Contended, Unreachable
@@ -25,6 +24,7 @@ from ..ownership import members
 from ..ownership.shares import Shares
 from ..probes import probe
 from ..schema import migrate
+from ..version import __version__
 from .attempts.completer import Completer
 from .attempts.hands import Hands
 from .attempts.runner import JobRunner
@@ -128,9 +128,7 @@ class Engine:
             await migrate.check(connection, self._database.schema)
         finally:
             await connection.close()
-        self._runner = JobRunner(
-            self._database, self.name, self._definitions, self.settings, self.tally, self._address
-        )  # fmt: skip
+        self._runner = JobRunner(self._database, self._definitions, self.settings, self.tally, self._address)
         try:
             await self._runner.start()
             await members.register(self._write_link, self.name, self.metadata())  # and connect it, before it is needed

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from ...definitions import Definition
+from ...definitions import Definition, Runs
 from ...errors import Cancelled, LeaseLost, Timeout
 from ...model.job import Claim
 from ..handler_processes.pool import GIVE_IN
@@ -25,7 +25,8 @@ from ..settings import WorkerSettings
 from ..tally import Tally
 from .completer import Completer
 from .deciding import Draining, Unstarted, unstarted
-from .runner import JobRunner, Running
+from .runner import JobRunner
+from .running import Running
 
 log = logging.getLogger("holdfast.worker")
 
@@ -36,6 +37,8 @@ TURN = 0.001
 """Seconds that the hands take at a time, all together, before the event loop goes round."""
 AHEAD_BYTES = 32 * 1024 * 1024
 """Most bytes of payloads that are claimed ahead, as far as the latest ones tell."""
+LATER = (Runs.IN_PROCESS, Runs.IN_TRANSACTION)
+"""Their time begins when there is a process or a transaction for them."""
 UNWRITTEN = 2000
 """Most endings that may wait to be written before nothing more is started."""
 
@@ -189,7 +192,7 @@ class Hands:
         definition = self._definitions[claim.kind]
         began = time.perf_counter()
         running = Running(claim, math.inf, hand, definition.stoppable)
-        if definition.process or definition.wants_tx:
+        if definition.runs in LATER:
             self._ledger.start(claim.slot, 0)
             running.begins = lambda: self._start_clock(running, definition)
         else:
@@ -217,7 +220,7 @@ class Hands:
 
     def _start_clock(self, running: Running, definition: Definition) -> None:
         grace = self._settings.grace
-        if definition.process:  # which is ended here, and nothing else with it
+        if definition.runs is Runs.IN_PROCESS:  # which is ended here, and nothing else with it
             grace = max(grace, 10 * GIVE_IN)
         running.deadline = time.perf_counter() + definition.timeout
         self._ledger.start(running.claim.slot, marks.now() + int((definition.timeout + grace) * 1e9))

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 
 from ...context import Desk
 from ...db.link import backoff
-from ...definitions import Definition
+from ...definitions import Definition, Runs
 from ...errors import Cancelled, ConfigurationError, LeaseLost, Timeout
 from ...model.job import Claim
 from ...model.outcome import Outcome
@@ -47,7 +47,7 @@ CORES = os.cpu_count() or 1
 class HandlerProcesses:
     def __init__(self, address: str, definitions: Iterable[Definition], desk: Desk) -> None:
         self._address = address
-        chosen = [definition for definition in definitions if definition.process]
+        chosen = [definition for definition in definitions if definition.runs is Runs.IN_PROCESS]
         self._kinds = {definition.kind for definition in chosen}
         modules = {getattr(definition.function, "__module__", None) for definition in chosen}
         self._modules = sorted(name for name in modules if name and name != "__main__")

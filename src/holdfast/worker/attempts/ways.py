@@ -1,0 +1,189 @@
+"""The ways to run an attempt: on the loop, in a thread, in a transaction, in a process of its own.
+
+A way gets the claimed row and says how the attempt ended, or raises what the handler raised. Whatever else is to run
+claimed rows is another way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import asyncpg
+
+from ...context import Context, Desk, TxContext
+from ...db.database import PIN_PLANS, Connection, Database
+from ...definitions import Definition
+from ...errors import LeaseLost
+from ...inbox import ending
+from ...model.outcome import Outcome
+from ...probes import probe
+from ..handler_processes.pool import HandlerProcesses
+from ..tally import Tally
+from .deciding import Unstarted, returned, unstarted
+from .running import Running
+from .transactions import Transactions, Unbegun
+
+
+class Way(Protocol):
+    async def start(self) -> None:
+        """Before the first attempt; raises ConfigurationError when it cannot work here."""
+
+    async def run(self, running: Running, definition: Definition) -> Outcome | None:
+        """Run the attempt; None when its ending is already written."""
+
+    async def close(self) -> None: ...
+
+
+class GaveIn(Exception):
+    """The handler was told to end, and did."""
+
+
+class Uncommon(Exception):
+    """Carries an exception that must not travel through the worker's own coroutines."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class OnLoop:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def start(self) -> None: ...
+
+    async def run(self, running: Running, definition: Definition) -> Outcome:
+        claim = running.claim
+        arguments = definition.decode(claim.payload, claim.version)
+        probe("run.before")
+        if definition.wants_context:
+            running.context = Context(claim, self._desk)
+            value = await definition.function(running.context, **arguments)
+        else:
+            value = await definition.function(**arguments)
+        probe("run.after")
+        return returned(value)
+
+    async def close(self) -> None: ...
+
+
+class InThread:
+    def __init__(self, desk: Desk, threads: int) -> None:
+        self._desk = desk
+        self._most = threads
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def start(self) -> None: ...
+
+    async def run(self, running: Running, definition: Definition) -> Outcome:
+        claim = running.claim
+        arguments = definition.decode(claim.payload, claim.version)
+        probe("run.before")
+        if definition.wants_context:
+            running.context = Context(claim, self._desk)
+        context = (running.context,) if running.context is not None else ()
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._most, thread_name_prefix="holdfast")
+        loop = asyncio.get_running_loop()
+        value, error = await loop.run_in_executor(self._threads, _invoke, definition.function, context, arguments)
+        if error is not None:
+            raise error
+        probe("run.after")
+        return returned(value)
+
+    async def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _invoke(
+    function: Callable[..., Any], context: tuple[Context, ...], arguments: dict[str, Any]
+) -> tuple[Any, BaseException | None]:
+    """The result, or what was raised: as a value, since a future refuses StopIteration and waits forever."""
+    try:
+        return function(*context, **arguments), None
+    except (KeyboardInterrupt, GeneratorExit, StopIteration) as error:
+        # Raised on, these would end the loop or a coroutine of the worker instead of the attempt.
+        return None, Uncommon(error)
+    except BaseException as error:
+        return None, error
+
+
+class InTransaction:
+    def __init__(self, desk: Desk, database: Database, transactions: Transactions, tally: Tally) -> None:
+        self._desk = desk
+        self._database = database
+        self._transactions = transactions
+        self._tally = tally
+
+    async def start(self) -> None: ...
+
+    async def run(self, running: Running, definition: Definition) -> Outcome | None:
+        claim = running.claim
+        arguments = definition.decode(claim.payload, claim.version)
+        probe("run.before")
+        try:
+            return await self._in_transaction(running, definition, arguments)
+        except Unbegun:
+            await self._transactions.pause()
+            return unstarted(Unstarted.NO_TRANSACTION)  # the handler was not called: this is no attempt
+
+    async def _in_transaction(
+        self, running: Running, definition: Definition, arguments: dict[str, Any]
+    ) -> Outcome | None:
+        """The handler's writes, its follow-up jobs and its ending in one transaction. The row is touched last."""
+        claim = running.claim
+        async with self._transactions.of(claim, definition.timeout) as connection:
+            running.begins()
+            running.context = TxContext(claim, self._desk, connection)
+            value = await definition.function(running.context, **arguments)
+            probe("run.after")
+            outcome = returned(value)
+            # From here on the ending is on its way: cancelling now would only make its outcome unknown.
+            running.cancellable = False
+            await connection.execute(PIN_PLANS)
+            report = await ending.write(_OnConnection(connection, self._database), [(claim, outcome)])
+            if report.lost:
+                raise LeaseLost("its completion was refused; what it wrote is rolled back")
+            probe("tx.before_commit")
+        probe("tx.after_commit")
+        self._tally.add(report)
+        return None
+
+    async def close(self) -> None:
+        await self._transactions.close()
+
+
+class _OnConnection:
+    """Statements inside a handler's transaction."""
+
+    def __init__(self, connection: Connection, database: Database) -> None:
+        self._connection = connection
+        self._database = database
+
+    async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        return list(await self._connection.fetch(self._database.sql(room, name), *arguments, timeout=30))
+
+
+class InProcess:
+    """Its process decodes the arguments, too, and says how it ended."""
+
+    def __init__(self, processes: HandlerProcesses) -> None:
+        self._processes = processes
+
+    async def start(self) -> None:
+        await self._processes.start()
+
+    async def run(self, running: Running, definition: Definition) -> Outcome:
+        probe("run.before")
+        wants_context = definition.wants_context
+        outcome = await self._processes.run(running.claim, lambda: running.reason, wants_context, running.begins)
+        probe("run.after")
+        if outcome is None:
+            raise GaveIn
+        return outcome
+
+    async def close(self) -> None:
+        await self._processes.close()

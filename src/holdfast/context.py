@@ -15,14 +15,14 @@ from .db.database import Connection
 from .errors import Cancelled, LeaseLost, Timeout
 from .model.job import Claim
 from .model.limits import check_key
+from .model.questions import EnterOnce, FinishOnce, Question
 
 
 class Desk(Protocol):
     """The part of the worker that serves its handlers."""
 
-    async def enter_once(self, claim: Claim, key: str) -> bool: ...
-
-    async def finish_once(self, claim: Claim, key: str) -> None: ...
+    async def ask(self, claim: Claim, question: Question) -> bool:
+        """The answer; raises `LeaseLost` when the attempt does not own its job any more."""
 
     def wait(self, work: Awaitable[Any]) -> Any:
         """Run it on the worker's loop and wait, from a handler's thread."""
@@ -129,24 +129,24 @@ class Once(AbstractAsyncContextManager[bool], AbstractContextManager[bool]):
         self._first = False
 
     async def __aenter__(self) -> bool:
-        self._first = await self._desk.enter_once(self._claim, self._key)
+        self._first = await self._desk.ask(self._claim, EnterOnce(self._key))
         return self._first
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._first and kind is None:
-            await self._desk.finish_once(self._claim, self._key)
+            await self._desk.ask(self._claim, FinishOnce(self._key))
 
     def __enter__(self) -> bool:
-        self._first = bool(self._desk.wait(self._desk.enter_once(self._claim, self._key)))
+        self._first = bool(self._desk.wait(self._desk.ask(self._claim, EnterOnce(self._key))))
         return self._first
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._first and kind is None:
-            self._desk.wait(self._desk.finish_once(self._claim, self._key))
+            self._desk.wait(self._desk.ask(self._claim, FinishOnce(self._key)))
 
 
 Handler = Callable[..., Any]

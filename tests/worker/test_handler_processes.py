@@ -21,6 +21,7 @@ from holdfast.loading import address_of
 from holdfast.model.ids import new_id
 from holdfast.model.job import Claim
 from holdfast.model.outcome import AttemptFailed, Completed, Lost, Outcome, Snoozed
+from holdfast.model.questions import EnterOnce, Question
 from holdfast.worker.handler_processes import pool as processes
 from holdfast.worker.handler_processes import protocol as talk
 from holdfast.worker.handler_processes.pool import HandlerProcesses
@@ -29,7 +30,7 @@ from holdfast.worker.handler_processes.pool import HandlerProcesses
 class NoDesk:
     """These handlers ask for nothing, or for what fails."""
 
-    async def enter_once(self, claim: Claim, key: str) -> bool:
+    async def ask(self, claim: Claim, question: Question) -> bool:
         raise ConnectionError("the desk is closed")
 
 
@@ -223,10 +224,10 @@ async def test_what_the_desk_refuses_is_raised_in_the_handler(pool: HandlerProce
 async def test_a_lease_that_the_desk_finds_lost_is_lost(
     pool: HandlerProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(claim: Claim, key: str) -> bool:
+    async def refuse(claim: Claim, question: Question) -> bool:
         raise LeaseLost("this attempt no longer owns its job")
 
-    monkeypatch.setattr(pool._desk, "enter_once", refuse)
+    monkeypatch.setattr(pool._desk, "ask", refuse)
     assert await run(pool, claim_of("once_apart")) == Lost()
 
 
@@ -274,7 +275,7 @@ async def test_a_program_that_cannot_be_run_is_refused(monkeypatch: pytest.Monke
 
 
 def test_frames_are_found_however_they_come() -> None:
-    messages: list[msgspec.Struct] = [talk.GaveIn(), talk.Enter("k" * 70_000), talk.Ready([])]
+    messages: list[msgspec.Struct] = [talk.GaveIn(), talk.Ask(EnterOnce("k" * 70_000)), talk.Ready([])]
     data = b"".join(map(talk.frame, messages))
     for step in (1, 3, 1000, len(data)):
         buffer, found = bytearray(), []

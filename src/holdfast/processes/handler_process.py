@@ -23,6 +23,7 @@ from ..definitions import Definition
 from ..errors import Cancelled, ConfigurationError, HoldfastError, LeaseLost, Timeout
 from ..loading import import_module, load_app
 from ..model.job import Claim
+from ..model.questions import Question
 from ..worker.attempts.deciding import OnceBusy, raised, returned
 from ..worker.exit_codes import CONFIGURATION, ORPHANED, SHORT, is_shortage
 from ..worker.handler_processes import protocol
@@ -112,10 +113,10 @@ class Wire:
                 os._exit(ORPHANED)
             self._buffer += data
 
-    def ask(self, question: protocol.Enter | protocol.Finish) -> protocol.Entered:
-        self.send(question)
+    def ask(self, question: Question) -> protocol.Answer:
+        self.send(protocol.Ask(question))
         answer = self.receive()
-        assert isinstance(answer, protocol.Entered)
+        assert isinstance(answer, protocol.Answer)
         return answer
 
     def _read(self) -> bytes:
@@ -182,13 +183,7 @@ class Handlers:
 
     # The desk
 
-    async def enter_once(self, claim: Claim, key: str) -> bool:
-        return self._ask(claim, protocol.Enter(key)).first
-
-    async def finish_once(self, claim: Claim, key: str) -> None:
-        self._ask(claim, protocol.Finish(key))
-
-    def _ask(self, claim: Claim, question: protocol.Enter | protocol.Finish) -> protocol.Entered:
+    async def ask(self, claim: Claim, question: Question) -> bool:
         if os.getpid() != self._pid:
             raise HoldfastError(f"once({question.key!r}): the handler's process can ask for it, not one that it forked")
         with self._asking:
@@ -201,7 +196,7 @@ class Handlers:
             raise LeaseLost(answer.error)
         if answer.error:
             raise HoldfastError(answer.error)
-        return answer
+        return answer.value
 
     def wait(self, work: Awaitable[Any]) -> Any:
         """Nothing in them waits for a loop."""

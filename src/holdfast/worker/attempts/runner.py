@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ...db.database import Database
 from ...definitions import Definition, Runs
 from ...errors import Cancelled, Timeout
-from ...inbox import once
-from ...model.job import Claim
 from ...model.outcome import AttemptFailed, Outcome
-from ...probes import probe
 from ..handler_processes.pool import HandlerProcesses
 from ..settings import WorkerSettings
 from ..tally import Tally
-from .deciding import OnceBusy, raised, stopped
+from .deciding import raised, stopped
+from .desk import WorkerDesk
 from .running import Running
 from .transactions import Transactions
 from .ways import GaveIn, InProcess, InThread, InTransaction, OnLoop, Uncommon, Way
@@ -28,7 +26,7 @@ Told = TypeVar("Told", bound=Outcome | None)
 
 
 class JobRunner:
-    """Runs attempts of the registered tasks; also the desk that serves their contexts."""
+    """Runs attempts of the registered tasks."""
 
     def __init__(
         self,
@@ -39,15 +37,15 @@ class JobRunner:
         address: str | None = None,
     ) -> None:
         self._tally = tally
-        self._loop = asyncio.get_running_loop()
-        self._transactions = Transactions(database, settings)
+        transactions = Transactions(database, settings)
+        desk = WorkerDesk(transactions)
         self._ways: dict[Runs, Way] = {
-            Runs.ON_LOOP: OnLoop(self),
-            Runs.IN_THREAD: InThread(self, settings.concurrency),
-            Runs.IN_TRANSACTION: InTransaction(self, database, self._transactions, tally),
+            Runs.ON_LOOP: OnLoop(desk),
+            Runs.IN_THREAD: InThread(desk, settings.concurrency),
+            Runs.IN_TRANSACTION: InTransaction(desk, database, transactions, tally),
         }
         if address is not None and any(each.runs is Runs.IN_PROCESS for each in definitions.values()):
-            self._ways[Runs.IN_PROCESS] = InProcess(HandlerProcesses(address, definitions.values(), self))
+            self._ways[Runs.IN_PROCESS] = InProcess(HandlerProcesses(address, definitions.values(), desk))
         self._how = {
             kind: (definition, self._ways[definition.runs])
             for kind, definition in definitions.items()
@@ -97,28 +95,9 @@ class JobRunner:
             log.info("%s %s attempt %s failed: %r", claim.kind, claim.id, claim.attempt, outcome.last_error())
         return outcome
 
-    # The desk
-
-    async def enter_once(self, claim: Claim, key: str) -> bool:
-        entry = await once.enter(self._transactions, key, claim.id, claim.fence)
-        if entry is once.Entry.BUSY:
-            raise OnceBusy(key)
-        return entry is once.Entry.FIRST
-
-    async def finish_once(self, claim: Claim, key: str) -> None:
-        await once.finish(self._transactions, key, claim.fence)
-        probe("once.after")  # the marker is committed
-
-    def wait(self, work: Awaitable[Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(_await(work), self._loop).result()
-
     async def close(self) -> None:
         for way in self._ways.values():
             await way.close()
-
-
-async def _await(work: Awaitable[Any]) -> Any:
-    return await work
 
 
 def _forget_cancellation() -> None:

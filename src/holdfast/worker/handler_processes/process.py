@@ -18,6 +18,7 @@ from ...context import Desk
 from ...errors import Cancelled, LeaseLost, Timeout
 from ...model.job import Claim
 from ...model.outcome import Outcome
+from ...model.questions import Question
 from ..attempts.deciding import OnceBusy
 from ..exit_codes import SHORT
 from ..spawning import blocked
@@ -171,8 +172,8 @@ class HandlerProcess(asyncio.Protocol):
                 self._end(protocol.outcome_of(message))
             case protocol.GaveIn():
                 self._end(None)
-            case protocol.Enter(key) | protocol.Finish(key):
-                self._answering = asyncio.get_running_loop().create_task(self._answer(message, key))
+            case protocol.Ask(question):
+                self._answering = asyncio.get_running_loop().create_task(self._answer(question))
             case protocol.Ready(kinds) if not self.ready.done():  # or nobody waits any more
                 self.ready.set_result(kinds)
             case protocol.Refused(problem) if not self.ready.done():
@@ -183,18 +184,14 @@ class HandlerProcess(asyncio.Protocol):
         if ending is not None and not ending.done():
             ending.set_result(outcome)
 
-    async def _answer(self, question: protocol.Enter | protocol.Finish, key: str) -> None:
+    async def _answer(self, question: Question) -> None:
         try:
-            if isinstance(question, protocol.Enter):
-                answer = protocol.Entered(first=await self._desk.enter_once(self._claim, key))
-            else:
-                await self._desk.finish_once(self._claim, key)
-                answer = protocol.Entered()
+            answer = protocol.Answer(await self._desk.ask(self._claim, question))
         except OnceBusy:
-            answer = protocol.Entered(busy=True)
+            answer = protocol.Answer(busy=True)
         except LeaseLost as lost:
-            answer = protocol.Entered(lost=True, error=str(lost))
+            answer = protocol.Answer(lost=True, error=str(lost))
         except Exception as error:
-            answer = protocol.Entered(error=f"{type(error).__name__}: {error}")
+            answer = protocol.Answer(error=f"{type(error).__name__}: {error}")
         if self._transport is not None:
             self._transport.write(protocol.frame(answer))

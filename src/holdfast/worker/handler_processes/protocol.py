@@ -13,6 +13,7 @@ import msgspec
 from ...model.job import Claim
 from ...model.outcome import AttemptFailed, Completed, HandedBack, Lost, Outcome, Snoozed, trim
 from ...model.outcome import Ended as JobEnded
+from ...model.questions import Question
 
 HEAD = 4
 """Bytes before a message that say how long it is."""
@@ -44,11 +45,12 @@ class Run(msgspec.Struct, tag=True, frozen=True):
     claim: Claim
 
 
-class Entered(msgspec.Struct, tag=True, frozen=True):
-    """The answer to `Enter` and `Finish`."""
+class Answer(msgspec.Struct, tag=True, frozen=True):
+    """To an `Ask`."""
 
-    first: bool = False
+    value: bool = False
     busy: bool = False
+    """Another live attempt is inside the once() block."""
     lost: bool = False
     """The attempt does not own its job any more; `error` says since when."""
     error: str = ""
@@ -77,16 +79,10 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
     problem: str
 
 
-class Enter(msgspec.Struct, tag=True, frozen=True):
-    """At the beginning of a once() block."""
+class Ask(msgspec.Struct, tag=True, frozen=True):
+    """The handler asks its worker."""
 
-    key: str
-
-
-class Finish(msgspec.Struct, tag=True, frozen=True):
-    """At the end of a once() block."""
-
-    key: str
+    question: Question
 
 
 class Ended(msgspec.Struct, tag=True, frozen=True):
@@ -98,8 +94,8 @@ class GaveIn(msgspec.Struct, tag=True, frozen=True):
     """It was told to stop, and raised just that."""
 
 
-Down = Run | Entered
-Up = Ready | Refused | Enter | Finish | Ended | GaveIn
+Down = Run | Answer
+Up = Ready | Refused | Ask | Ended | GaveIn
 
 _OUTCOMES: dict[str, type[Outcome]] = {kind.__name__: kind for kind in get_args(Outcome)}
 

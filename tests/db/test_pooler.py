@@ -105,7 +105,7 @@ async def test_nothing_is_left_in_a_session(migrated_url: str, database: Databas
         jobs = [await task.enqueue() for task in (write, once, fail) for _ in range(20)]
         await until(observer, "select not exists (select from holdfast.inbox where status <> 'dead_letter')")
         await asyncio.gather(*(hf.job(job.id) for job in jobs))
-        assert worker.engine.tally.completed == 40
+        assert worker.engine.tally.counters.completed == 40
     house = Housekeeper(database, 0.001, grace=0)
     await house.round()
     house._drop()

@@ -23,6 +23,7 @@ from tests.support.waiting import until_blocked
 from holdfast import Job, Task
 from holdfast.housekeeping.chores import Turn, forget
 from holdfast.model.ids import new_id
+from holdfast.model.occurrences import Occurrences
 
 pytestmark = pytest.mark.direct  # which session a pooler gives to a statement is not to be foreseen
 
@@ -185,5 +186,5 @@ async def test_a_mark_is_forgotten_after_a_day(inbox: Inbox, migrated_url: str) 
         values (holdfast.uuidv7(), now() - interval '25 hours'), (holdfast.uuidv7(), now() - interval '23 hours')
     """)
     async with session(migrated_url) as housekeeper:
-        await forget(Turn(housekeeper.connection, housekeeper.database, None, datetime.now(UTC)))
+        await forget(Turn(housekeeper.connection, housekeeper.database, Occurrences(), None, datetime.now(UTC)))
     assert await inbox.count("holdfast.asked_again") == 1

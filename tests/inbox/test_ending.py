@@ -12,10 +12,11 @@ from tests.support.inbox import Session, move_clock, until, until_waiting
 from holdfast.inbox import ending
 from holdfast.model.job import Claim, Hold
 from holdfast.model.outcome import AttemptFailed, Completed, Ended, Final, HandedBack, Lost, Outcome, Snoozed, failure
+from holdfast.model.report import Report
 from holdfast.worker.attempts.deciding import returned
 
 
-async def end(session: Session, claims: list[Claim], outcome: Outcome) -> ending.Report[Claim]:
+async def end(session: Session, claims: list[Claim], outcome: Outcome) -> Report[Claim]:
     return await ending.write(session, [(claim, outcome) for claim in claims])
 
 

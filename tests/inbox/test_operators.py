@@ -8,6 +8,7 @@ from tests.support.inbox import Session, move_clock, until_waiting
 
 from holdfast.inbox import ending
 from holdfast.model.outcome import AttemptFailed, Completed
+from holdfast.model.report import Report
 
 
 async def test_cancelling_a_waiting_job_ends_it_at_once(one: Session) -> None:
@@ -64,7 +65,7 @@ async def test_cancel_against_complete(one: Session, two: Session, first: str) -
     if first == "complete":
         assert second == []
     else:
-        assert isinstance(second, ending.Report)
+        assert isinstance(second, Report)
         assert (second.completed, second.lost) == (1, [])
         assert kept["cancel_requested_at"] is not None
     assert await one.connection.fetchval("select count(*) from holdfast.archive") == 1

@@ -66,7 +66,7 @@ async def test_a_migration_under_load_loses_nothing(migrated_url: str, next_rele
         await _until(lambda: len(done) >= before + 50)
         stop.set()
         await producer
-        await _until(lambda: worker.engine.tally.completed == sent)
+        await _until(lambda: worker.engine.tally.counters.completed == sent)
     assert sorted(done) == list(range(sent))
     assert await monitor.fetchval("select count(*) from holdfast.inbox") == 0
     await reader.close()

@@ -25,10 +25,11 @@ from holdfast.errors import Contended
 from holdfast.housekeeping.loop import Housekeeper
 from holdfast.inbox.claim import Known
 from holdfast.inbox.claimer import Claimer
-from holdfast.inbox.ending import Ending, Report, write
+from holdfast.inbox.ending import Ending, write
 from holdfast.model.job import Claim
 from holdfast.model.keys import bucket
 from holdfast.model.outcome import AttemptFailed, Completed, Ended, Final, HandedBack, Outcome, Snoozed
+from holdfast.model.report import Report
 from tests.support.inbox import JOB
 from tests.support.pooler import database_at, direct
 

@@ -59,7 +59,7 @@ async def test_a_wake_up_ends_an_endless_pause(hf: Holdfast, inbox: Inbox, flags
         await until(lambda: listening(inbox) == [True])
         for done in range(1, 6):
             await t.enqueue()
-            await until(lambda done=done: it.engine.tally.completed == done, WOKEN)  # type: ignore[misc]
+            await until(lambda done=done: it.engine.tally.counters.completed == done, WOKEN)  # type: ignore[misc]
     await until(lambda: flags.count("asleep") == 0)
 
 
@@ -85,7 +85,7 @@ async def test_a_job_that_comes_while_a_fruitless_look_is_under_way_is_not_misse
 
         monkeypatch.setattr(it.engine.claimer, "claim", and_then_work_comes)
         inbox.one("select holdfast.wake('default')")
-        await until(lambda: it.engine.tally.completed == 1, WOKEN)
+        await until(lambda: it.engine.tally.counters.completed == 1, WOKEN)
 
 
 @pytest.mark.parametrize("how", ["dropped", "not asked for", "pooler"])
@@ -106,9 +106,9 @@ async def test_without_wake_ups_polling_keeps_its_bound(
         else:
             await until(lambda: listening(inbox) == [False])
         for _ in range(5):
-            done = it.engine.tally.completed
+            done = it.engine.tally.counters.completed
             await t.enqueue()
-            await until(lambda done=done: it.engine.tally.completed > done)  # type: ignore[misc]
+            await until(lambda done=done: it.engine.tally.counters.completed > done)  # type: ignore[misc]
     waits = [
         row["it"]
         for row in inbox.rows(
@@ -142,7 +142,7 @@ async def test_a_listener_that_is_killed_comes_back(
             await until(lambda killed=killed: caplog.text.count("listening for wake-ups") == killed + 2)  # type: ignore[misc]
         await until(lambda: flags.count("asleep") == 1)
         await t.enqueue()
-        await until(lambda: it.engine.tally.completed == 1, WOKEN)
+        await until(lambda: it.engine.tally.counters.completed == 1, WOKEN)
         await until(lambda: listening(inbox) == [True])
     assert caplog.text.count("no wake-ups for now") == 3
     assert "polling goes on" in caplog.text
@@ -172,7 +172,7 @@ async def test_a_deaf_listener_is_noticed_said_and_tried_again(
             assert "polling goes on" in caplog.text
             await until(lambda: listening(inbox) == [False])
             await t.enqueue()
-            await until(lambda: it.engine.tally.completed == 1)
+            await until(lambda: it.engine.tally.counters.completed == 1)
             proxy.deaf = False
             await until(lambda: listening(inbox) == [True])
             await until(lambda: flags.count("asleep") == 1)
@@ -352,6 +352,6 @@ async def test_under_load_producers_notify_next_to_nobody(hf: Holdfast, inbox: I
         before = sent
         await asyncio.gather(*(produce(before + 600) for _ in range(12)))
         shares.append(len(await ear.told()) / (sent - before))
-    await until(lambda: busy.engine.tally.completed == sent)
+    await until(lambda: busy.engine.tally.counters.completed == sent)
     await busy.stop()
     assert statistics.median(shares) <= 0.02, shares

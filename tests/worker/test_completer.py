@@ -10,6 +10,7 @@ from tests.support.pooler import database_at
 from tests.support.waiting import until
 
 from holdfast.db.link import Link
+from holdfast.model.occurrences import Occurrences
 from holdfast.model.outcome import AttemptFailed, Completed
 from holdfast.worker.attempts.completer import Completer
 from holdfast.worker.leases import ledger as marks
@@ -34,7 +35,7 @@ async def test_what_nobody_looked_after_for_a_whole_lease_is_lost_before_anythin
     late, kept = await one.add(2)
     claims = {claim.id: claim for claim in await one.claim("w1")}
     ledger, tally = Ledger(), Tally()
-    completer = Completer(link, ledger, tally, LEASE, batch=10)
+    completer = Completer(link, ledger, Occurrences(tally), LEASE, batch=10)
     for id, age in ((late, LEASE + 1), (kept, LEASE - 1)):
         claims[id].slot = ledger.hold(id, claims[id].generation, marks.now() - int(age * 1e9))
     completer.start()
@@ -43,7 +44,7 @@ async def test_what_nobody_looked_after_for_a_whole_lease_is_lost_before_anythin
     assert await completer.close(within=30)
     assert (await one.row(late))["status"] == "processing"
     assert await one.connection.fetchval("select status from holdfast.jobs where id = $1", kept) != "processing"
-    assert tally.lease_lost == 1
+    assert tally.counters.lease_lost == 1
     assert list(ledger.held()) == []
 
 
@@ -56,13 +57,13 @@ async def test_endings_that_come_close_together_share_a_commit_unless_a_key_wait
     await one.add(3)
     claims = await one.claim("w1")
     ledger, tally = Ledger(), Tally()
-    completer = Completer(link, ledger, tally, LEASE, batch=10)
+    completer = Completer(link, ledger, Occurrences(tally), LEASE, batch=10)
     for claim in claims:
         claim.slot = ledger.hold(claim.id, claim.generation, marks.now())
         claim.ordered = ordered
     completer.start()
     batches = []
-    completer.freed = lambda: batches.append(tally.completed)
+    completer.freed = lambda: batches.append(tally.counters.completed)
     for claim in claims:
         completer.add(claim, Completed())
         await asyncio.sleep(0.05)

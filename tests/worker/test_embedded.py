@@ -155,7 +155,7 @@ async def test_a_handler_learns_that_its_lease_is_lost(hf: Holdfast, inbox: Inbo
             "update holdfast.inbox set claimed_by = 'another', lease_generation = 7,"
             " lease_expires_at = now() + '1 hour'"
         )
-        await until(lambda: worker.engine.tally.lease_lost == 2)
+        await until(lambda: worker.engine.tally.counters.lease_lost == 2)
     assert sorted(told) == ["async", "sync"]
     assert all(inbox.job(job)["lease_generation"] == 7 for job in jobs)
 
@@ -222,7 +222,7 @@ async def test_many_short_jobs_under_a_sweeping_housekeeper_run_once_each(hf: Ho
     async with hf.worker(**{**FAST, "concurrency": 50, "lease": 5}) as worker:
         await count.enqueue_many([{"n": n} for n in range(3000)])
         sweeping = asyncio.create_task(house.run())
-        await until(lambda: worker.engine.tally.completed == 3000)
+        await until(lambda: worker.engine.tally.counters.completed == 3000)
         sweeping.cancel()
         await asyncio.gather(sweeping, return_exceptions=True)
     assert sorted(ran) == list(range(3000))

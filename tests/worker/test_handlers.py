@@ -103,7 +103,7 @@ async def test_a_tx_handler_that_lost_its_lease_writes_nothing(hf: Holdfast, inb
         await inside.wait()
         inbox.rows("update holdfast.inbox set lease_generation = 2, claimed_by = 'another' where id = %s", job.id)
         go_on.set()
-        await until(lambda: worker.engine.tally.lease_lost == 1)
+        await until(lambda: worker.engine.tally.counters.lease_lost == 1)
     assert inbox.effects(job.id) == 0
     assert inbox.job(job.id)["claimed_by"] == "another"
 
@@ -364,7 +364,7 @@ async def test_a_once_block_with_somebody_inside_puts_the_job_off(hf: Holdfast, 
         one = await ship.enqueue()
         await inside.wait()
         two = await ship.enqueue()
-        await until(lambda: worker.engine.tally.snoozed > 0)
+        await until(lambda: worker.engine.tally.counters.snoozed > 0)
         go_on.set()
         await ended(inbox, one.id, two.id)
     assert entered == [True, False]

@@ -14,6 +14,7 @@ from holdfast import Context, Holdfast
 from holdfast.db.link import Link
 from holdfast.loading import served
 from holdfast.model.job import Claim
+from holdfast.model.occurrences import Occurrences
 from holdfast.worker.attempts import hands as module
 from holdfast.worker.attempts.completer import Completer
 from holdfast.worker.attempts.hands import Hands
@@ -59,10 +60,10 @@ async def bench(hf: Holdfast) -> AsyncIterator[Bench]:
     settings = WorkerSettings(lease=LEASE)
     definitions = {kind: task.definition for kind, task in hf.tasks.items()}
     link, ledger, tally = Link(hf.database, "write"), Ledger(), Tally()
-    completer = Completer(link, ledger, tally, LEASE, batch=10)
+    completer = Completer(link, ledger, Occurrences(tally), LEASE, batch=10)
     completer.start()
-    runner = JobRunner(hf.database, definitions, settings, tally)
-    hands = Hands(definitions, settings, ledger, tally, completer, asyncio.Event())
+    runner = JobRunner(hf.database, definitions, settings, Occurrences(tally))
+    hands = Hands(definitions, settings, ledger, Occurrences(tally), completer, asyncio.Event())
     yield Bench(hands, completer, runner, ledger, tally, ran)
     await completer.close(within=10)
     await runner.close()
@@ -85,7 +86,7 @@ async def test_a_row_whose_lease_was_lost_before_it_started_never_starts(one: Se
         assert bench.ledger.signal(row, marks.LOST)
     await bench.work()
     assert bench.ran == [kept.id]
-    assert (bench.tally.started, bench.tally.lease_lost) == (1, 1)
+    assert (bench.tally.counters.started, bench.tally.counters.lease_lost) == (1, 1)
     assert (await one.row(lost.id))["status"] == "processing", "whose it is now is for others to say"
 
 
@@ -99,7 +100,7 @@ async def test_a_job_cancelled_before_its_claim_never_starts(one: Session, bench
     row = await one.archived(cancelled.id)
     assert row is not None
     assert (row["status"], row["last_error"]) == ("cancelled", "cancelled while an earlier attempt ran")
-    assert (bench.tally.started, bench.tally.cancelled) == (1, 1)
+    assert (bench.tally.counters.started, bench.tally.counters.cancelled) == (1, 1)
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ async def test_a_drain_hands_back_at_once_what_has_not_started(hf: Holdfast, inb
     stopping: asyncio.Task[None] | None = None
     try:
         await quick.enqueue_many([{}] * 200)  # teach it that handlers are quick
-        await until(lambda: worker.engine.tally.completed == 200, seconds=20)
+        await until(lambda: worker.engine.tally.counters.completed == 200, seconds=20)
         await hf.pause("default")
         await quick.enqueue_many([{}] * 20)  # and that there is a backlog: so it claims ahead
         (held,) = await hold.enqueue_many([{}])

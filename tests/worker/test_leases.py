@@ -63,7 +63,7 @@ async def working(inbox: Inbox, ordered: bool = False) -> AsyncIterator[Slow]:
         try:
             await enqueue(inbox, "first", ordered=ordered)
             worker.engine.wake()
-            await until(lambda: worker.engine.tally.completed == 1, seconds=20)
+            await until(lambda: worker.engine.tally.counters.completed == 1, seconds=20)
             yield Slow(proxy, worker.engine.ledger, opened, worker.engine.wake)
         finally:
             proxy.delay = 0.0

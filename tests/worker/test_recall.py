@@ -45,4 +45,4 @@ async def test_rows_that_were_recalled_before_their_claim_was_answered_do_not_st
     assert recalled
     assert sorted(ran) == list(range(50))
     assert inbox.one("select max(attempts) from holdfast.archive") == 1
-    assert worker.engine.tally.lease_lost == 0
+    assert worker.engine.tally.counters.lease_lost == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from ..db.database import Connection, Database
-
-log = logging.getLogger("holdfast.housekeeping")
+from ..model.occurrences import Occurrences, Swept
 
 BATCH = 1000
 SILENCE = 90.0
@@ -36,6 +34,7 @@ class Turn:
 
     connection: Connection
     database: Database
+    occurrences: Occurrences
     floor: datetime | None
     now: datetime
     """The database's time, as it answered in good time."""
@@ -80,13 +79,17 @@ async def sweep(turn: Turn) -> Done:
     """Return rows with expired leases."""
     begun: Sweeping = turn.rest or _begin(turn)
     for pid, session, _ in await turn.run("end_sessions", begun.at, begun.id, turn.now, BATCH):
-        log.warning("ended session %s (%s), whose lease ran out inside a transaction", pid, session)
+        for told in turn.occurrences.session_ended:
+            told(pid, session)
     rows = await turn.run("sweep", begun.at, begun.id, turn.now, BATCH)
     ((id, at, passed_over, *_),) = (row for row in rows if row["status"] is None)
-    for row in rows:
-        if row["status"] is not None:
-            swept, worker, generation = row["id"], row["worker"], row["lease_generation"]
-            log.warning("swept %s: worker %s lost generation %s, now %s", swept, worker, generation, row["status"])
+    swept = [
+        Swept(row["id"], row["worker"], row["lease_generation"], row["status"])
+        for row in rows
+        if row["status"] is not None
+    ]
+    for tell in turn.occurrences.swept if swept else ():
+        tell(swept)
     oldest = min(filter(None, (begun.passed_over, passed_over)), default=None)
     if at is not None:
         return Done(len(rows) - 1, begun.floor, rest=Sweeping(begun.floor, at, id, oldest))
@@ -134,7 +137,8 @@ async def disown(turn: Turn) -> Done:
 async def members(turn: Turn) -> Done:
     rows = await turn.run("members", SILENCE)
     for (worker,) in rows:
-        log.warning("worker %s was silent for %s s and is called dead", worker, SILENCE)
+        for tell in turn.occurrences.called_dead:
+            tell(worker, SILENCE)
     return Done(len(rows))
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ..db.database import PIN_PLANS, Connection, Database, end_if_idle
 from ..db.link import backoff, translate
 from ..errors import Contended, Unreachable
+from ..model.occurrences import Occurrences
 from ..probes import probe
 from .chores import CHORES, Chore, Done, Turn
 
@@ -50,8 +51,15 @@ class Housekeeper:
     """
 
     def __init__(
-        self, database: Database, interval: float, grace: float, chores: Sequence[Chore] = CHORES, idle: float = IDLE
+        self,
+        database: Database,
+        interval: float,
+        grace: float,
+        chores: Sequence[Chore] = CHORES,
+        idle: float = IDLE,
+        occurrences: Occurrences = Occurrences(),  # noqa: B008 - nobody is told, and nothing in it changes
     ) -> None:
+        self._occurrences = occurrences
         self._database = database
         self._interval = interval
         self._grace = grace
@@ -180,7 +188,7 @@ class Housekeeper:
         floor, now, server, up = rows[0]
         if self._note_server(server) or (chore.recovers and (held_up or up < self._grace)):
             return None
-        return Turn(connection, self._database, floor, now, run.rest if run else None)
+        return Turn(connection, self._database, self._occurrences, floor, now, run.rest if run else None)
 
     async def _note(self, connection: Connection, chore: Chore, done: Done, rows_before: int) -> datetime:
         noted_at: datetime = await connection.fetchval(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar, assert_never
+from typing import TypeVar, assert_never
 from uuid import UUID
 
 from ..db.runner import Runner
 from ..model.job import Holding
 from ..model.outcome import AttemptFailed, Completed, Ended, Final, HandedBack, Lost, Outcome, Snoozed
+from ..model.report import Report
 from ..probes import probe
 
 log = logging.getLogger("holdfast.worker")
@@ -24,24 +24,6 @@ TRIES, AGAIN = 100, 0.01
 
 H = TypeVar("H", bound=Holding)
 Ending = tuple[H, Outcome]
-
-
-@dataclass(slots=True)
-class Report(Generic[H]):
-    """What became of a batch of endings."""
-
-    completed: int = 0
-    failed: int = 0
-    """Permanently, by their handlers."""
-    cancelled: int = 0
-    retried: int = 0
-    snoozed: int = 0
-    handed_back: int = 0
-    late: int = 0
-    """Of those that ended: after their lease had run out, and before anybody took them over."""
-    lost: list[H] = field(default_factory=list)
-    dead: list[tuple[H, str]] = field(default_factory=list)
-    """Dead letters from now on, with the error of the last attempt."""
 
 
 async def write(runner: Runner, endings: Sequence[Ending[H]], repeated: bool = False) -> Report[H]:

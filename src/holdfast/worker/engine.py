@@ -20,6 +20,7 @@ from ..errors import ConfigurationError, Contended, Unreachable
 from ..inbox import ending
 from ..inbox.claim import Known
 from ..inbox.claimer import Claimer
+from ..model.occurrences import Occurrences
 from ..ownership import members
 from ..ownership.shares import Shares
 from ..probes import probe
@@ -32,6 +33,7 @@ from .claiming.in_place import InPlace
 from .claiming.isolated import IsolatedClaiming
 from .claiming.loops import Claiming
 from .leases.ledger import Ledger
+from .log_lines import LogLines
 from .served import Served
 from .settings import Suspects, WorkerSettings
 from .tally import Tally
@@ -56,6 +58,7 @@ class Engine:
         self.settings = settings
         self.ledger = ledger
         self.tally = Tally()
+        self._occurrences = Occurrences(self.tally, LogLines())
         self._definitions = served.definitions
         self._queues = list(served.queues)
         if not self._definitions:
@@ -72,12 +75,12 @@ class Engine:
         known = Known({kind: (d.oldest, d.version) for kind, d in self._definitions.items()})
         ordered = any(d.ordered for d in self._definitions.values())
         self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease, ordered)
-        self._completer = Completer(self._write_link, ledger, self.tally, settings.lease, settings.batch)
-        self._hands = Hands(self._definitions, settings, ledger, self.tally, self._completer, self._draining)
+        self._completer = Completer(self._write_link, ledger, self._occurrences, settings.lease, settings.batch)
+        self._hands = Hands(self._definitions, settings, ledger, self._occurrences, self._completer, self._draining)
         self._suspects = suspects
         self.claiming = (IsolatedClaiming if suspects is Suspects.ONLY else Claiming)(
             self.claimer, Shares(self._claim_link, name), (self._claim_link, self._key_link), self._hands,
-            self._completer, settings, ledger, self.tally, self._draining,
+            self._completer, settings, ledger, self._occurrences, self._draining,
         )  # fmt: skip
         if isinstance(self.claiming, IsolatedClaiming):
             self.claiming.over = lambda: self.on_idle()
@@ -128,7 +131,7 @@ class Engine:
             await migrate.check(connection, self._database.schema)
         finally:
             await connection.close()
-        self._runner = JobRunner(self._database, self._definitions, self.settings, self.tally, self._address)
+        self._runner = JobRunner(self._database, self._definitions, self.settings, self._occurrences, self._address)
         try:
             await self._runner.start()
             await members.register(self._write_link, self.name, self.metadata())  # and connect it, before it is needed
@@ -207,14 +210,14 @@ class Engine:
         await self.claiming.release_vacated()
         if self._watching is not None:  # until the very end: it shows the keeper that this loop runs
             self._watching.cancel()
-        self._hands.publish()
+        self._publish()
 
     async def leave(self) -> None:
         """Leave the registry; after `stop`, and best after the last heartbeat, which would say that we are back."""
         await self._say("dead")
         for link in (self._claim_link, self._write_link, self._key_link):
             await link.close()
-        log.info("worker %s stopped: %s completed", self.name, self.tally.completed)
+        log.info("worker %s stopped: %s completed", self.name, self.tally.counters.completed)
 
     async def stop_now(self) -> None:
         """As `stop`, without waiting for what runs."""
@@ -248,6 +251,14 @@ class Engine:
             self.ledger.pulse()
             await asyncio.sleep(WATCH_EVERY)
             self._hands.watch()
+            self._publish()
+
+    def _publish(self) -> None:
+        """Let the keeper see the counters."""
+        counters = self.tally.counters
+        counters.running, counters.ready = self._hands.running, self._hands.ready
+        counters.rescans = self.claimer.rescans
+        self.tally.publish(self.ledger)
 
     def _loop_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:

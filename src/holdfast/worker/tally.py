@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from ..inbox.ending import Report
 from ..model.job import Claim
+from ..model.occurrences import Subscriber
+from ..model.outcome import Outcome
+from ..model.report import Report
 from .leases.ledger import Ledger
 
 
 @dataclass(slots=True)
-class Tally:
+class Counters:
     claimed: int = 0
     started: int = 0
     completed: int = 0
@@ -28,16 +31,37 @@ class Tally:
     running: int = 0
     ready: int = 0
 
-    def add(self, report: Report[Claim]) -> None:
-        self.completed += report.completed
-        self.failed += report.failed
-        self.cancelled += report.cancelled
-        self.retried += report.retried
-        self.dead += len(report.dead)
-        self.snoozed += report.snoozed
-        self.handed_back += report.handed_back
-        self.late_completions += report.late
+
+class Tally(Subscriber):
+    def __init__(self) -> None:
+        self.counters = Counters()
+
+    def claimed(self, claims: Sequence[Claim]) -> None:
+        self.counters.claimed += len(claims)
+
+    def started(self, claim: Claim) -> None:
+        self.counters.started += 1
+
+    def timed_out(self, claim: Claim) -> None:
+        self.counters.timeouts += 1
+
+    def ended(self, endings: Sequence[tuple[Claim, Outcome]], report: Report[Claim]) -> None:
+        counters = self.counters
+        counters.completed += report.completed
+        counters.failed += report.failed
+        counters.cancelled += report.cancelled
+        counters.retried += report.retried
+        counters.dead += len(report.dead)
+        counters.snoozed += report.snoozed
+        counters.handed_back += report.handed_back
+        counters.late_completions += report.late
+
+    def ending_lost(self, claim: Claim) -> None:
+        self.counters.lease_lost += 1
+
+    def claim_failed(self, error: Exception, failures: int) -> None:
+        self.counters.reconnects += 1
 
     def publish(self, ledger: Ledger) -> None:
-        for entry in fields(self):
-            ledger.count(entry.name, getattr(self, entry.name))
+        for entry in fields(self.counters):
+            ledger.count(entry.name, getattr(self.counters, entry.name))

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from ...db.link import Link, backoff
 from ...errors import Contended, Unreachable
 from ...inbox import ending
-from ...inbox.ending import Report
 from ...model.job import Claim
+from ...model.occurrences import Occurrences
 from ...model.outcome import HandedBack, Lost, Outcome
+from ...model.report import Report
 from ..leases.ledger import Ledger
-from ..tally import Tally
 
 log = logging.getLogger("holdfast.worker")
 
@@ -32,10 +32,10 @@ CLOSE = 0.01
 class Completer:
     """Holds endings until they are written. A row leaves the ledger only then, so its lease is kept until then."""
 
-    def __init__(self, link: Link, ledger: Ledger, tally: Tally, lease: float, batch: int) -> None:
+    def __init__(self, link: Link, ledger: Ledger, occurrences: Occurrences, lease: float, batch: int) -> None:
         self._link = link
         self._ledger = ledger
-        self._tally = tally
+        self._occurrences = occurrences
         self._lease = lease
         self._batch = batch
         self._waiting: list[Ending] = []
@@ -162,10 +162,8 @@ class Completer:
         return ours
 
     def _settle(self, batch: list[Ending], report: Report[Claim]) -> None:
-        self._tally.add(report)
-        for claim, error in report.dead:
-            words = error.partition("\n")[0][:200]
-            log.warning("%s %s is a dead letter after attempt %s: %s", claim.kind, claim.id, claim.attempt, words)
+        for tell in self._occurrences.ended:
+            tell(batch, report)
         lost = {claim.id for claim in report.lost}
         for claim, _ in batch:
             if claim.id in lost:
@@ -179,11 +177,6 @@ class Completer:
             self.vacate(claim)
 
     def _lose(self, claim: Claim) -> None:
-        log.warning(
-            "LeaseLost: %s %s generation %s; its ending was not written",
-            claim.kind,
-            claim.id,
-            claim.generation,
-        )
-        self._tally.lease_lost += 1
+        for tell in self._occurrences.ending_lost:
+            tell(claim)
         self._free(claim)

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from ...definitions import Definition, Runs
 from ...errors import Cancelled, LeaseLost, Timeout
 from ...model.job import Claim
+from ...model.occurrences import Occurrences
 from ..handler_processes.pool import GIVE_IN
 from ..leases import ledger as marks
 from ..leases.ledger import Ledger
 from ..settings import WorkerSettings
-from ..tally import Tally
 from .completer import Completer
 from .deciding import Draining, Unstarted, unstarted
 from .runner import JobRunner
@@ -49,14 +49,14 @@ class Hands:
         definitions: Mapping[str, Definition],
         settings: WorkerSettings,
         ledger: Ledger,
-        tally: Tally,
+        occurrences: Occurrences,
         completer: Completer,
         draining: asyncio.Event,
     ) -> None:
         self._definitions = definitions
         self._settings = settings
         self._ledger = ledger
-        self._tally = tally
+        self._occurrences = occurrences
         self._completer = completer
         self._draining = draining
         self._runner: JobRunner
@@ -79,6 +79,10 @@ class Hands:
     @property
     def running(self) -> int:
         return len(self._running)
+
+    @property
+    def ready(self) -> int:
+        return len(self._ready)
 
     @property
     def held(self) -> int:
@@ -118,7 +122,8 @@ class Hands:
         hold = self._ledger.hold
         for claim in claims:
             claim.slot = hold(claim.id, claim.generation, at)
-        self._tally.claimed += len(claims)
+        for tell in self._occurrences.claimed:
+            tell(claims)
         self._weigh(claims)
         if self._ledger.recalled(at):
             for claim in claims:
@@ -201,7 +206,8 @@ class Hands:
             self._leave(claim, Unstarted.LEASE_LOST if signal == marks.LOST else Unstarted.RECALLED)
             return
         self._running[claim.slot] = running
-        self._tally.started += 1
+        for tell in self._occurrences.started:
+            tell(claim)
         # If this raises, the worker ends and a thread may still be at it: the row stays in the ledger, for the
         # supervisor to hand back when the process is gone, or for its lease to run out.
         outcome = await self._runner.run(running)
@@ -235,11 +241,6 @@ class Hands:
             self.hand_back_ready()
         if self._ready and self._running and time.monotonic() - self._ready_since > STALE:
             self._hand_back_stale()
-        self.publish()
-
-    def publish(self) -> None:
-        self._tally.running, self._tally.ready = len(self._running), len(self._ready)
-        self._tally.publish(self._ledger)
 
     def read_signals(self) -> None:
         """The keeper has left signals in the ledger."""

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ...db.database import Database
 from ...definitions import Definition, Runs
 from ...errors import Cancelled, Timeout
+from ...model.occurrences import Occurrences
 from ...model.outcome import AttemptFailed, Outcome
 from ..handler_processes.pool import HandlerProcesses
 from ..settings import WorkerSettings
-from ..tally import Tally
 from .deciding import raised, stopped
 from .desk import WorkerDesk
 from .running import Running
 from .transactions import Transactions
 from .ways import GaveIn, InProcess, InThread, InTransaction, OnLoop, Uncommon, Way
-
-log = logging.getLogger("holdfast.worker")
 
 Told = TypeVar("Told", bound=Outcome | None)
 
@@ -33,16 +30,16 @@ class JobRunner:
         database: Database,
         definitions: Mapping[str, Definition],
         settings: WorkerSettings,
-        tally: Tally,
+        occurrences: Occurrences,
         address: str | None = None,
     ) -> None:
-        self._tally = tally
+        self._occurrences = occurrences
         transactions = Transactions(database, settings)
         desk = WorkerDesk(transactions)
         self._ways: dict[Runs, Way] = {
             Runs.ON_LOOP: OnLoop(desk),
             Runs.IN_THREAD: InThread(desk, settings.concurrency),
-            Runs.IN_TRANSACTION: InTransaction(desk, database, transactions, tally),
+            Runs.IN_TRANSACTION: InTransaction(desk, database, transactions, occurrences),
         }
         if address is not None and any(each.runs is Runs.IN_PROCESS for each in definitions.values()):
             self._ways[Runs.IN_PROCESS] = InProcess(HandlerProcesses(address, definitions.values(), desk))
@@ -79,7 +76,9 @@ class JobRunner:
 
     def _stopped(self, running: Running) -> Outcome:
         assert running.reason is not None
-        self._tally.timeouts += isinstance(running.reason, Timeout)
+        if isinstance(running.reason, Timeout):
+            for tell in self._occurrences.timed_out:
+                tell(running.claim)
         return stopped(running.reason)
 
     def _raised(self, running: Running, error: BaseException) -> Outcome:
@@ -91,8 +90,8 @@ class JobRunner:
 
     def _told(self, running: Running, outcome: Told) -> Told:
         if isinstance(outcome, AttemptFailed):
-            claim = running.claim
-            log.info("%s %s attempt %s failed: %r", claim.kind, claim.id, claim.attempt, outcome.last_error())
+            for tell in self._occurrences.failed:
+                tell(running.claim, outcome)
         return outcome
 
     async def close(self) -> None:

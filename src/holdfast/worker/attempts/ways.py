@@ -18,10 +18,10 @@ from ...db.database import PIN_PLANS, Connection, Database
 from ...definitions import Definition
 from ...errors import LeaseLost
 from ...inbox import ending
+from ...model.occurrences import Occurrences
 from ...model.outcome import Outcome
 from ...probes import probe
 from ..handler_processes.pool import HandlerProcesses
-from ..tally import Tally
 from .deciding import Unstarted, returned, unstarted
 from .running import Running
 from .transactions import Transactions, Unbegun
@@ -112,11 +112,11 @@ def _invoke(
 
 
 class InTransaction:
-    def __init__(self, desk: Desk, database: Database, transactions: Transactions, tally: Tally) -> None:
+    def __init__(self, desk: Desk, database: Database, transactions: Transactions, occurrences: Occurrences) -> None:
         self._desk = desk
         self._database = database
         self._transactions = transactions
-        self._tally = tally
+        self._occurrences = occurrences
 
     async def start(self) -> None: ...
 
@@ -149,7 +149,8 @@ class InTransaction:
                 raise LeaseLost("its completion was refused; what it wrote is rolled back")
             probe("tx.before_commit")
         probe("tx.after_commit")
-        self._tally.add(report)
+        for tell in self._occurrences.ended:
+            tell([(claim, outcome)], report)
         return None
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...db.link import Link, backoff
 from ..leases import ledger as marks
-from .loops import Claiming, note_failure
+from .loops import Claiming
 
 IDLE = 10.0
 """Seconds without a suspect after which the process ends."""
@@ -39,8 +39,7 @@ class IsolatedClaiming(Claiming):
                 failures = 0
             except Exception as error:
                 failures += 1
-                self._tally.reconnects += 1
-                note_failure(error, failures)
+                self._note_failure(error, failures)
                 pause = backoff(failures)
             await self._sleep(pause)
 

@@ -9,7 +9,6 @@ calls. Until then it looks often. While jobs come thick and fast it stays awake 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -19,17 +18,15 @@ from ...db.link import Link, backoff
 from ...errors import Contended, Unreachable
 from ...inbox.claimer import Claimer
 from ...model.job import Claim
+from ...model.occurrences import Occurrences
 from ...ownership.shares import Shares
 from ..attempts.completer import Completer
 from ..attempts.hands import UNWRITTEN, Hands
 from ..leases import ledger as marks
 from ..leases.ledger import Ledger
 from ..settings import WorkerSettings
-from ..tally import Tally
 from .in_place import InPlace
 from .pace import Pace
-
-log = logging.getLogger("holdfast.worker")
 
 BACKLOG = 3
 """Full claims after which more is claimed than there are free hands: a few jobs are for all who sleep."""
@@ -55,7 +52,7 @@ class Claiming:
         completer: Completer,
         settings: WorkerSettings,
         ledger: Ledger,
-        tally: Tally,
+        occurrences: Occurrences,
         draining: asyncio.Event,
     ) -> None:
         self.claimer = claimer
@@ -66,7 +63,7 @@ class Claiming:
         self._completer = completer
         self._settings = settings
         self._ledger = ledger
-        self._tally = tally
+        self._occurrences = occurrences
         self._draining = draining
         self._booked = 0
         """Rows that calls under way may bring."""
@@ -99,6 +96,10 @@ class Claiming:
         """Are there more keys to be handed over than one link can in good time?"""
         return self.claimer.vacated > self._settings.batch // 2
 
+    def _note_failure(self, error: Exception, failures: int) -> None:
+        for tell in self._occurrences.claim_failed:
+            tell(error, failures)
+
     def drain(self) -> None:
         """`draining` was set: let the loops see it."""
         self._hands.demand.set()
@@ -127,8 +128,7 @@ class Claiming:
                 failures = 0
             except Exception as error:
                 failures += 1
-                self._tally.reconnects += 1
-                note_failure(error, failures)
+                self._note_failure(error, failures)
                 self._ledger.set_state(marks.BUSY)
                 await self._sleep(backoff(failures))
                 continue
@@ -154,7 +154,6 @@ class Claiming:
             batch = await self.claimer.claim(want)
         if batch.suspects is not None:
             self._note_suspects(batch.suspects)
-        self._tally.rescans = self.claimer.rescans
         self._full += batch.full or len(batch.claims) >= self._settings.concurrency
         if batch.claims:
             self._pace.found(len(batch.claims), time.monotonic())
@@ -223,7 +222,7 @@ class Claiming:
                         await asyncio.sleep(self._settings.poll_min)
                 except Exception as error:
                     failures += 1
-                    note_failure(error, failures)
+                    self._note_failure(error, failures)
                     await asyncio.sleep(backoff(failures))
 
     async def _hand_over(self, limit: int, link: Link | None = None) -> None:
@@ -301,10 +300,3 @@ class Claiming:
         except TimeoutError:
             return True
         return False
-
-
-def note_failure(error: Exception, failures: int) -> None:
-    if not isinstance(error, (Unreachable, Contended)):
-        log.error("the claim failed; trying again", exc_info=error)
-    elif failures == 1:
-        log.warning("claim: %s; trying again", error)

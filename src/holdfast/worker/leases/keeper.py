@@ -24,7 +24,9 @@ from ...errors import Contended, Unreachable
 from ...housekeeping.loop import Housekeeper
 from ...inbox import ending, renew
 from ...model.job import Hold
+from ...model.occurrences import Occurrences
 from ...ownership import members
+from ..log_lines import LogLines
 from ..settings import WorkerSettings
 from ..waking.listener import Listener
 from . import ledger as marks
@@ -72,10 +74,13 @@ def _size(due: Sequence[Batch]) -> int:
 
 class Keeper:
     def __init__(self, database: Database, settings: WorkerSettings, queues: Sequence[str]) -> None:
+        self._occurrences = Occurrences(LogLines())
         self._settings = settings
         self._queues = list(queues)
         self._link = Link(database, "keeper", deadline=settings.patience)
-        self._house = Housekeeper(database, settings.housekeeping, settings.renew_every, idle=settings.patience)
+        self._house = Housekeeper(
+            database, settings.housekeeping, settings.renew_every, idle=settings.patience, occurrences=self._occurrences
+        )
         self._beat_at = 0
         self._news = True
         """Is there something to say or to be told before the next heartbeat is due?"""
@@ -217,7 +222,8 @@ class Keeper:
 
     def _lose(self, kept: Kept, row: Held) -> None:
         if kept.ledger.signal(row, marks.LOST):
-            log.warning("worker %s lost the lease of %s, generation %s", kept.ledger.name, row.id, row.generation)
+            for tell in self._occurrences.lease_lost:
+                tell(Hold(kept.ledger.name, row.id, row.generation))
             kept.signal()
 
     async def _recall_if_blocked(self, kept: Kept) -> None:

@@ -28,8 +28,8 @@ def test_each_subscriber_hears_what_it_asked_for() -> None:
     hold = Hold("w1", uuid4(), 1)
     for tell in occurrences.claimed:
         tell([])
-    for tell in occurrences.lease_lost:
-        tell(hold)
+    for tell_lost in occurrences.lease_lost:
+        tell_lost(hold)
     assert one.heard == two.heard == [0, hold]
 
 

@@ -1,8 +1,8 @@
-"""The life of one job, in order: enqueue, claim, renew, then one of complete, fail, snooze, release; cancel, revive.
+"""The life of one job, in order: enqueue, claim, renew, then one of complete, fail, snooze, hand back; cancel, revive.
 
-                      ┌── snooze, release (attempt given back) ──┐
+                      ┌─ snooze, hand back (attempt given back) ─┐
                       ▼                                          │
-    enqueue ──▶ pending ──claim──▶ processing ──complete──▶ archive (completed, or failed by decision)
+    enqueue ──▶ pending ──claim──▶ processing ──complete──▶ archive (completed, failed, cancelled)
                       ▲                │
                       ├── fail, sweep ─┤ after the backoff, while attempts are left
                       │                ▼

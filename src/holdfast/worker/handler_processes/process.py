@@ -67,7 +67,7 @@ class HandlerProcess(asyncio.Protocol):
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", PROGRAM],
                     stdin=subprocess.DEVNULL,
-                    env={**os.environ, "HOLDFAST_PROGRAM": msgspec.json.encode(start).decode()},
+                    env={**os.environ, "HOLDFAST_HANDLER_PROCESS": msgspec.json.encode(start).decode()},
                     pass_fds=(theirs.fileno(), reader),
                     process_group=0,
                 )

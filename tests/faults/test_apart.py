@@ -323,7 +323,7 @@ def cube(side: int) -> int:
     time.sleep(0.5)
     return side**3
 
-if sys.argv[0].endswith("child.py"):
+if sys.argv[0].endswith("handler_process.py"):
     time.sleep(1.5)
 """
 )
@@ -346,7 +346,7 @@ hf = Holdfast()
 def area(side: int) -> int:
     return side * side
 
-if not sys.argv[0].endswith("child.py"):
+if not sys.argv[0].endswith("handler_process.py"):
     hf.task(process=True)(area)
 """
 

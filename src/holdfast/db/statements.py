@@ -1,16 +1,26 @@
-"""Statements live in .sql files beside the module that runs them, one each, written for the default schema."""
+"""Statements live in .sql files beside the module that runs them, one each, written for the default schema.
+
+What several rooms' statements have in common stands in `db/parts/NAME.sql`, and in place of `{{NAME}}`.
+"""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
+
+_PART = re.compile(r"\{\{(\w+)\}\}")
 
 
 @cache
 def statement(room: str, name: str, schema: str) -> str:
     """The statement of `room/name.sql`, without its header, for the given schema."""
-    text = files("holdfast").joinpath(room, f"{name}.sql").read_text(encoding="utf-8")
-    return in_schema("\n".join(line for line in text.splitlines() if not line.startswith("--")), schema)
+    return in_schema(_PART.sub(lambda part: _read("db/parts", part[1]), _read(room, name)), schema)
+
+
+def _read(folder: str, name: str) -> str:
+    text = files("holdfast").joinpath(folder, f"{name}.sql").read_text(encoding="utf-8")
+    return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
 
 
 def in_schema(text: str, schema: str) -> str:

@@ -25,16 +25,11 @@ remembered as (
     where ended.idempotency_key is not null and d.key = any (array[ended.idempotency_key])
 ),
 archived as (
-    insert into holdfast.archive (
-        id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
-        max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
-        idempotency_key, result, created_at, finished_at)
-    select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers,
-        case when status::text = 'failed' and cancel_requested_at is not null then 'cancelled' else status::text end
-            ::holdfast.inbox_status,
-        attempts,
-        max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
-        idempotency_key, null, created_at, holdfast.clock()
+    insert into holdfast.archive ({{archived_columns}}, status, cancel_requested_at, last_error, result, finished_at)
+    select {{archived_columns}},
+           case when status::text = 'failed' and cancel_requested_at is not null then 'cancelled' else status::text end
+               ::holdfast.inbox_status,
+           cancel_requested_at, last_error, null, holdfast.clock()
     from ended
     returning id
 )

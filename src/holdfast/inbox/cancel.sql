@@ -16,13 +16,8 @@ ended as (
     returning i.*
 ),
 archived as (
-    insert into holdfast.archive (
-        id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
-        max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
-        idempotency_key, result, created_at, finished_at)
-    select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, 'cancelled', attempts,
-        max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, holdfast.clock(), $2, errors,
-        idempotency_key, null, created_at, holdfast.clock()
+    insert into holdfast.archive ({{archived_columns}}, status, cancel_requested_at, last_error, result, finished_at)
+    select {{archived_columns}}, 'cancelled', holdfast.clock(), $2, null, holdfast.clock()
     from ended
 ),
 remembered as (

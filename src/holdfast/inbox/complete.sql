@@ -18,14 +18,9 @@ with ended as (
     returning i.*, c.result, c.ended_as, c.reason
 ),
 archived as (
-    insert into holdfast.archive (
-        id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers, status, attempts,
-        max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at, last_error, errors,
-        idempotency_key, result, created_at, finished_at)
-    select id, seq, partition_key, partition_bucket, queue, priority, kind, payload, payload_version, headers,
-        coalesce(ended_as, 'completed')::holdfast.inbox_status, attempts,
-        max_attempts, claimed_by, claimed_at, lease_generation, fence, available_at, cancel_requested_at,
-        coalesce(reason, last_error), errors, idempotency_key, result::jsonb, created_at, holdfast.clock()
+    insert into holdfast.archive ({{archived_columns}}, status, cancel_requested_at, last_error, result, finished_at)
+    select {{archived_columns}}, coalesce(ended_as, 'completed')::holdfast.inbox_status, cancel_requested_at,
+           coalesce(reason, last_error), result::jsonb, holdfast.clock()
     from ended
 ),
 remembered as (

@@ -15,7 +15,7 @@ from .calls import Calls
 from .context import Context, TxContext
 from .db.address import resolve_pooler, resolve_url
 from .db.database import Database
-from .definitions import OnFailure, Upcast, define, skips
+from .definitions import OnFailure, define, skips
 from .errors import ConfigurationError, NotFound
 from .inbox import operating as jobs
 from .model.durations import Duration, seconds
@@ -138,23 +138,6 @@ class Holdfast:
             return task
 
         return register if function is None else register(function)
-
-    def upcast(self, task: Task[Any, Any], *, from_version: int) -> Callable[[Upcast], Upcast]:
-        """Register how a payload of `from_version` becomes one of the next version."""
-
-        def register(function: Upcast) -> Upcast:
-            definition = task.definition
-            if not 1 <= from_version < definition.version:
-                raise ConfigurationError(
-                    f"from_version: {definition.kind} is at version {definition.version}; expected 1 to "
-                    f"{definition.version - 1}, got {from_version}; raise the task's version first"
-                )
-            if from_version in definition.upcasts:
-                raise ConfigurationError(f"{definition.kind} already has an upcast from version {from_version}")
-            definition.upcasts[from_version] = function
-            return function
-
-        return register
 
     # Working
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
@@ -13,8 +13,8 @@ import msgspec
 
 from .db import callers
 from .db.callers import AsyncConnection
-from .definitions import Definition, bind
-from .errors import InvalidInput, InvalidPayload
+from .definitions import Definition, Upcast, bind
+from .errors import ConfigurationError, InvalidInput, InvalidPayload
 from .inbox import enqueue
 from .inbox.enqueue import Order, Terms
 from .model import payload as payloads
@@ -67,25 +67,51 @@ class Task(Generic[P, R]):
     def definition(self) -> Definition:
         return self._definition
 
-    @overload
-    def on(self, connection: AsyncConnection, /, **options: typing.Unpack[OnOptions]) -> OnAsync[P]: ...  # type: ignore[overload-overlap]
+    def options(self, **options: typing.Unpack[EnqueueOptions]) -> Task[P, R]:
+        """The same task with these options: `task.options(key="order:1", delay="5m").enqueue(…)`."""
+        return Task(self._app, self._definition, self._with("options", options))
 
     @overload
-    def on(self, connection: None = None, /, **options: typing.Unpack[OnOptions]) -> Task[P, R]: ...
+    def on(self, connection: AsyncConnection, /, **options: typing.Unpack[EnqueueOptions]) -> OnAsync[P]: ...  # type: ignore[overload-overlap]
 
     @overload
-    def on(self, connection: object, /, **options: typing.Unpack[OnOptions]) -> OnSync[P]: ...
+    def on(self, connection: object, /, **options: typing.Unpack[EnqueueOptions]) -> OnSync[P]: ...
 
-    def on(self, connection: Any = None, /, **options: typing.Unpack[OnOptions]) -> Any:
-        """The same task, enqueued on the caller's connection, in its open transaction, or with other options."""
-        if unknown := options.keys() - Options.__dataclass_fields__.keys():
-            raise InvalidInput(sorted(unknown)[0], f"is not an option of on(); it takes {', '.join(OPTION_NAMES)}")
-        chosen = replace(self._options, **options)
+    def on(self, connection: Any = None, /, **options: typing.Unpack[EnqueueOptions]) -> Any:
+        """The same task, enqueued on your connection, in its open transaction; with options, if you like.
+
+        `await task.on(connection, key="order:1").enqueue(…)`; not awaited if the connection is synchronous.
+        """
         if connection is None:
-            return Task(self._app, self._definition, chosen)
+            raise InvalidInput("connection", "on() needs one; for options alone, write task.options(…)")
+        chosen = self._with("on", options)
         caller = callers.caller(connection)
         door = OnAsync if caller.awaited else OnSync
         return door(caller, Maker(self._app.database, self._app.limits, self._definition, chosen))
+
+    def _with(self, method: str, options: EnqueueOptions) -> Options:
+        if unknown := options.keys() - Options.__dataclass_fields__.keys():
+            raise InvalidInput(
+                sorted(unknown)[0], f"is not an option of {method}(); it takes {', '.join(OPTION_NAMES)}"
+            )
+        return replace(self._options, **options)
+
+    def upcast(self, *, from_version: int) -> Callable[[Upcast], Upcast]:
+        """Register how a payload of `from_version` becomes one of the next version: `@task.upcast(from_version=1)`."""
+
+        def register(function: Upcast) -> Upcast:
+            definition = self._definition
+            if not 1 <= from_version < definition.version:
+                raise ConfigurationError(
+                    f"from_version: {definition.kind} is at version {definition.version}; expected 1 to "
+                    f"{definition.version - 1}, got {from_version}; raise the task's version first"
+                )
+            if from_version in definition.upcasts:
+                raise ConfigurationError(f"{definition.kind} already has an upcast from version {from_version}")
+            definition.upcasts[from_version] = function
+            return function
+
+        return register
 
     async def enqueue(self, *arguments: P.args, **keywords: P.kwargs) -> Job:
         """Enqueue on a connection of our own; committed when it returns."""
@@ -125,8 +151,8 @@ class Task(Generic[P, R]):
         return bind(self._definition, arguments, keywords)
 
 
-class OnOptions(typing.TypedDict, total=False):
-    """The options of `Task.on`."""
+class EnqueueOptions(typing.TypedDict, total=False):
+    """The options of `Task.options` and `Task.on`."""
 
     key: str | None
     delay: Duration | None

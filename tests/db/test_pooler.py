@@ -72,7 +72,7 @@ async def test_many_producers_share_few_sessions(migrated_url: str) -> None:
         task = tasks[number % len(tasks)]
         return [
             await task.enqueue(number),
-            await task.on(idempotency_key=f"key {number // 2}").enqueue(number // 2),
+            await task.options(idempotency_key=f"key {number // 2}").enqueue(number // 2),
             *await task.enqueue_many([{"n": n} for n in range(3)]),
             *await task.enqueue_many([{"n": n} for n in range(3)], copy=True),
         ]

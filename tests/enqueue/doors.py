@@ -73,13 +73,13 @@ class Own(Seat):
         self.sync = sync
 
     async def enqueue(self, task: Task[..., Any], arguments: Mapping[str, Any], **options: Any) -> Job:
-        chosen = task.on(**options)
+        chosen = task.options(**options)
         return chosen.enqueue_sync(**arguments) if self.sync else await chosen.enqueue(**arguments)
 
     async def enqueue_many(
         self, task: Task[..., Any], rows: Sequence[Mapping[str, Any]], keys: Sequence[str] | None = None, **options: Any
     ) -> list[Job]:
-        chosen = task.on(**options)
+        chosen = task.options(**options)
         if self.sync:
             return chosen.enqueue_many_sync(rows, idempotency_keys=keys)
         return await chosen.enqueue_many(rows, idempotency_keys=keys)

@@ -36,11 +36,11 @@ async def one(task: Task[..., Any]) -> list[Job]:
 
 
 async def keyed(task: Task[..., Any]) -> list[Job]:
-    return [await task.on(idempotency_key="late").enqueue("late")]
+    return [await task.options(idempotency_key="late").enqueue("late")]
 
 
 async def own_id(task: Task[..., Any]) -> list[Job]:
-    return [await task.on(id=new_id()).enqueue("late")]
+    return [await task.options(id=new_id()).enqueue("late")]
 
 
 async def many(task: Task[..., Any]) -> list[Job]:

@@ -39,7 +39,7 @@ async def test_twenty_thousand_by_copy(send_receipt: SendReceipt, inbox: Inbox) 
 
 async def test_copy_and_insert_store_the_same(send_receipt: SendReceipt, inbox: Inbox, copy: bool) -> None:
     at = datetime(2099, 1, 1, tzinfo=UTC)
-    chosen = send_receipt.on(key="ключ", at=at, queue="bulk", priority=0, max_attempts=2, headers={"a": "b"})
+    chosen = send_receipt.options(key="ключ", at=at, queue="bulk", priority=0, max_attempts=2, headers={"a": "b"})
     await chosen.enqueue_many([{"order_id": 1, "note": "naïve 🔑"}], copy=copy)
     (row,) = await inbox.jobs(
         "payload, partition_key, available_at, queue, priority, max_attempts, payload_version, headers, kind, "
@@ -55,7 +55,7 @@ async def test_copy_and_insert_store_the_same(send_receipt: SendReceipt, inbox: 
 async def test_what_copy_does_not_send_is_what_the_table_says(
     send_receipt: SendReceipt, inbox: Inbox, copy: bool
 ) -> None:
-    usual = send_receipt.on(queue="default", priority=1, max_attempts=5)
+    usual = send_receipt.options(queue="default", priority=1, max_attempts=5)
     await usual.enqueue_many([{"order_id": 1}], copy=copy)
     (row,) = await inbox.jobs(", ".join(COMMON))
     assert dict(row) == {name: column.usual for name, column in COMMON.items()}
@@ -126,7 +126,7 @@ async def test_others_get_their_turn_while_very_many_are_made(send_receipt: Send
 
 async def test_text_comes_back_as_it_was(send_receipt: SendReceipt, inbox: Inbox, copy: bool) -> None:
     odd = "a\tb\nc\rd\\e\\N\\.\x7f\x01\"' \u2028🔑"
-    chosen = send_receipt.on(key=odd, queue=odd, headers={odd: odd})
+    chosen = send_receipt.options(key=odd, queue=odd, headers={odd: odd})
     notes = [odd, "\\.", "\\N", "\\", "\\u0041", "\n"]
     await chosen.enqueue_many([{"order_id": 1, "note": note} for note in notes], copy=copy)
     rows = await inbox.jobs("payload, partition_key, queue, headers")

@@ -27,7 +27,7 @@ def declare(hf: Holdfast, **options: Any) -> Task[..., None]:
 
 
 async def enqueue(task: Task[..., None], door: str) -> None:
-    keyed = task.on(key="order:1")
+    keyed = task.options(key="order:1")
     match door:
         case "one":
             await keyed.enqueue(cents=1)
@@ -40,7 +40,7 @@ async def enqueue(task: Task[..., None], door: str) -> None:
                 patch.setattr(copying, "BINARY_FROM", 0)
                 await keyed.enqueue_many([{"cents": 1}], copy=True)
         case "once":
-            await keyed.on(idempotency_key="k").enqueue(cents=1)
+            await keyed.options(idempotency_key="k").enqueue(cents=1)
 
 
 DOORS = ["one", "many", "lines", "bytes", "once"]
@@ -88,17 +88,17 @@ async def test_an_ordered_job_is_not_put_off(hf: Holdfast, inbox: Inbox, queue: 
     """It would hold up its key until then."""
     pay = declare(hf, ordered=True)
     with pytest.raises(InvalidInput, match="delay: pay is ordered") as refused:
-        await pay.on(key="k", delay="5m").enqueue(cents=1)
+        await pay.options(key="k", delay="5m").enqueue(cents=1)
     assert refused.value.field == "delay"
     with pytest.raises(InvalidInput, match="at: pay is ordered"):
-        await pay.on(key="k", at=datetime(2099, 1, 1, tzinfo=UTC)).enqueue(cents=1)
+        await pay.options(key="k", at=datetime(2099, 1, 1, tzinfo=UTC)).enqueue(cents=1)
     assert await inbox.count() == 0
 
 
 @pytest.mark.parametrize("door", DOORS)
 async def test_nor_is_one_of_an_ordered_queue(hf: Holdfast, inbox: Inbox, queue: str, door: str) -> None:
     await hf.set_queue(queue, ordered=True)
-    later = declare(hf).on(delay="5m")
+    later = declare(hf).options(delay="5m")
     with pytest.raises(InvalidInput, match="an ordered job of queue shop that is due later"):
         await enqueue(later, door)
     assert await inbox.count() == 0

@@ -118,7 +118,7 @@ async def test_one_key_twice_in_one_call_is_one_job(send_receipt: SendReceipt, i
 async def test_many_keys_keep_the_order_given(send_receipt: SendReceipt, inbox: Inbox) -> None:
     numbers = random.Random(7).sample(range(100), 100)
     rows = [{"order_id": n} for n in numbers]
-    jobs = await send_receipt.on(key="one").enqueue_many(rows, idempotency_keys=[f"order:{n}" for n in numbers])
+    jobs = await send_receipt.options(key="one").enqueue_many(rows, idempotency_keys=[f"order:{n}" for n in numbers])
     assert [row["id"] for row in await inbox.jobs()] == [job.id for job in jobs]
 
 
@@ -194,7 +194,7 @@ async def test_a_commit_without_an_answer_is_one_job(proxy: Proxy, inbox: Inbox,
 
         await mark.enqueue("connected")
         proxy.cut_after(b"unanswered", b"INSERT 0 1" if "idempotency_key" not in options else b"SELECT 1")
-        job = await mark.on(**options).enqueue("unanswered")
+        job = await mark.options(**options).enqueue("unanswered")
     assert proxy.cuts == 1
     assert not job.existed
     rows = await inbox.jobs()

@@ -138,10 +138,10 @@ async def test_rows_without_a_key_are_never_deduplicated(inbox: Inbox) -> None:
 
 async def test_python_and_sql_mean_the_same_job(hf: Holdfast, inbox: Inbox, send_receipt: Task[..., None]) -> None:
     """One key, from two languages."""
-    job = await send_receipt.on(idempotency_key="k").enqueue(order_id=1)
+    job = await send_receipt.options(idempotency_key="k").enqueue(order_id=1)
     call = "select holdfast.enqueue('send_receipt', '{\"order_id\": 1}', idempotency_key => 'k')"
     assert await inbox.connection.fetchval(call) == job.id
-    assert (await send_receipt.on(idempotency_key="k").enqueue(order_id=1)).existed
+    assert (await send_receipt.options(idempotency_key="k").enqueue(order_id=1)).existed
 
 
 # Rows that come by another way
@@ -153,10 +153,10 @@ HAND_WRITTEN = """
 
 async def test_a_hand_written_row_holds_its_key(inbox: Inbox, send_receipt: Task[..., None]) -> None:
     written = await inbox.connection.fetchval(HAND_WRITTEN)
-    job = await send_receipt.on(idempotency_key="k").enqueue(order_id=1)
+    job = await send_receipt.options(idempotency_key="k").enqueue(order_id=1)
     assert (job.id, job.existed) == (written, True)
     with pytest.raises(IdempotencyConflict, match=f"{written}, which has another payload"):
-        await send_receipt.on(idempotency_key="k").enqueue(order_id=2)
+        await send_receipt.options(idempotency_key="k").enqueue(order_id=2)
     with pytest.raises(asyncpg.UniqueViolationError):
         await inbox.connection.execute(HAND_WRITTEN)
     assert await inbox.count() == 1
@@ -167,7 +167,7 @@ async def test_other_work_under_a_hand_written_key_is_a_conflict_the_first_time_
 ) -> None:
     written = await inbox.connection.fetchval(HAND_WRITTEN)
     with pytest.raises(IdempotencyConflict, match=f"{written}, which has another payload"):
-        await send_receipt.on(idempotency_key="k").enqueue(order_id=2)
+        await send_receipt.options(idempotency_key="k").enqueue(order_id=2)
     assert await inbox.count() == 1
 
 
@@ -184,12 +184,12 @@ ARCHIVE = """
 
 async def test_an_own_id_is_found_after_its_job_ended(inbox: Inbox, send_receipt: Task[..., None]) -> None:
     mine = new_id()
-    await send_receipt.on(id=mine).enqueue(order_id=1)
+    await send_receipt.options(id=mine).enqueue(order_id=1)
     await inbox.connection.execute(ARCHIVE)
-    again = await send_receipt.on(id=mine).enqueue(order_id=1)
+    again = await send_receipt.options(id=mine).enqueue(order_id=1)
     assert (again.id, again.existed) == (mine, True)
     with pytest.raises(IdempotencyConflict, match=r"id: .*another payload"):
-        await send_receipt.on(id=mine).enqueue(order_id=2)
+        await send_receipt.options(id=mine).enqueue(order_id=2)
     assert await inbox.count() == 0
 
 
@@ -197,18 +197,18 @@ async def test_a_key_found_again_by_an_ended_id_is_remembered_no_longer_than_any
     inbox: Inbox, send_receipt: Task[..., None]
 ) -> None:
     mine = new_id()
-    await send_receipt.on(id=mine, idempotency_key="k").enqueue(order_id=1)
+    await send_receipt.options(id=mine, idempotency_key="k").enqueue(order_id=1)
     await inbox.connection.execute(ARCHIVE)
     await inbox.connection.execute("delete from holdfast.dedupe")  # as the horizon does
-    again = await send_receipt.on(id=mine, idempotency_key="k").enqueue(order_id=1)
+    again = await send_receipt.options(id=mine, idempotency_key="k").enqueue(order_id=1)
     assert (again.id, again.existed) == (mine, True)
     assert await inbox.connection.fetchval("select expires_at > now() from holdfast.dedupe")
 
 
 async def test_a_key_outlives_its_job(inbox: Inbox, send_receipt: Task[..., None]) -> None:
-    first = await send_receipt.on(idempotency_key="k").enqueue(order_id=1)
+    first = await send_receipt.options(idempotency_key="k").enqueue(order_id=1)
     await inbox.connection.execute(ARCHIVE)
-    again = await send_receipt.on(idempotency_key="k").enqueue(order_id=1)
+    again = await send_receipt.options(idempotency_key="k").enqueue(order_id=1)
     assert (again.id, again.existed) == (first.id, True)
     assert await inbox.count() == 0
 

@@ -65,7 +65,7 @@ async def test_nothing_deadlocks_and_nothing_sticks(migrated_url: str) -> None:
     async def produce() -> None:
         # Batches that share idempotency keys, in orders of their own.
         keys = random.sample(KEYS, 12)
-        orders = [step.on(idempotency_key=key) for key in keys]
+        orders = [step.options(idempotency_key=key) for key in keys]
         jobs = [await order.enqueue(n=0) for order in orders[:3]]
         jobs += await step.enqueue_many([{"n": 0}] * 12, idempotency_keys=random.sample(KEYS, 12))
         jobs += await step.enqueue_many([{"n": n} for n in range(30)])

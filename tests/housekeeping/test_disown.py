@@ -16,8 +16,8 @@ async def test_a_queue_that_was_deleted_by_hand_strands_nothing(
     await hf.set_queue("mail", owned=True, ordered=ordered)
     await hf.set_queue("other", owned=True)
     job = hf.task(name="job")(lambda: None)
-    stranded = await job.on(queue="mail", key="k").enqueue()
-    kept = await job.on(queue="other", key="k").enqueue()
+    stranded = await job.options(queue="mail", key="k").enqueue()
+    kept = await job.options(queue="other", key="k").enqueue()
     inbox.rows("delete from holdfast.queues where name = 'mail'")
     house = Housekeeper(database_at(inbox.url), 0.001, grace=0)
     try:

@@ -113,14 +113,14 @@ def test_payloads_of_earlier_versions_are_brought_up_to_date(hf: Holdfast) -> No
     @hf.task(version=3)
     def pay(cents: int, currency: str) -> None: ...
 
-    @hf.upcast(pay, from_version=2)
+    @pay.upcast(from_version=2)
     def add_currency(payload: dict[str, Any]) -> dict[str, Any]:
         return {**payload, "currency": "EUR"}
 
     assert pay.definition.oldest == 2
     assert pay.definition.decode('{"type": "pay", "cents": 1}', 2) == {"cents": 1, "currency": "EUR"}
 
-    @hf.upcast(pay, from_version=1)
+    @pay.upcast(from_version=1)
     def to_cents(payload: dict[str, Any]) -> dict[str, Any]:
         return {"cents": payload["euros"] * 100}
 
@@ -128,9 +128,9 @@ def test_payloads_of_earlier_versions_are_brought_up_to_date(hf: Holdfast) -> No
     assert pay.definition.decode('{"type": "pay", "euros": 1}', 1) == {"cents": 100, "currency": "EUR"}
     for wrong in (0, 3, 4):
         with pytest.raises(ConfigurationError, match="from_version"):
-            hf.upcast(pay, from_version=wrong)(to_cents)
+            pay.upcast(from_version=wrong)(to_cents)
     with pytest.raises(ConfigurationError, match="already has an upcast"):
-        hf.upcast(pay, from_version=1)(to_cents)
+        pay.upcast(from_version=1)(to_cents)
     with pytest.raises(InvalidPayload, match="does not fit pay"):
         pay.definition.decode('{"type": "pay", "cents": "many", "currency": "EUR"}', 3)
 

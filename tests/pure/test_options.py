@@ -51,14 +51,23 @@ def test_a_bad_option_is_refused_by_name(options: dict[str, Any], field: str, wo
 
 def test_an_unknown_option_is_named_with_the_known_ones() -> None:
     options: dict[str, Any] = {"prio": 1}
-    with pytest.raises(InvalidInput, match=r"prio: is not an option of on.*key, delay, at, queue, priority") as refused:
-        send.on(None, **options)
+    with pytest.raises(
+        InvalidInput, match=r"prio: is not an option of options.*key, delay, at, queue, priority"
+    ) as refused:
+        send.options(**options)
     assert refused.value.field == "prio"
+    with pytest.raises(InvalidInput, match=r"prio: is not an option of on\(\)"):
+        send.on(object(), **options)
+
+
+def test_on_needs_a_connection() -> None:
+    with pytest.raises(InvalidInput, match=r"connection: on\(\) needs one; for options alone, write task.options"):
+        send.on(None, key="k")
 
 
 async def test_one_key_cannot_stand_for_many() -> None:
     with pytest.raises(InvalidInput, match="idempotency_keys"):
-        await send.on(idempotency_key="a").enqueue_many([{"order_id": 1}])
+        await send.options(idempotency_key="a").enqueue_many([{"order_id": 1}])
     with pytest.raises(InvalidInput, match="expected one for each of 2 jobs, got 1"):
         await send.enqueue_many([{"order_id": 1}, {"order_id": 2}], idempotency_keys=["a"])
     with pytest.raises(InvalidInput, match="copy: COPY cannot"):
@@ -66,7 +75,7 @@ async def test_one_key_cannot_stand_for_many() -> None:
 
 
 def test_options_add_up() -> None:
-    chosen = send.on(key="a").on(delay="5m")
+    chosen = send.options(key="a").options(delay="5m")
     assert chosen._options == Options(key="a", delay="5m")
     assert send._options == Options()
 

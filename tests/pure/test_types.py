@@ -55,14 +55,14 @@ async def own() -> None:
     reveal_type(plain.enqueue_sync(1))  #> holdfast.model.job.Job
     reveal_type(await plain.enqueue_many([{"order_id": 1}]))  #> list[holdfast.model.job.Job]
     await nothing.enqueue()
-    await told.on(key="order:1", delay="5m").enqueue(order_id=1)
+    await told.options(key="order:1", delay="5m").enqueue(order_id=1)
     await plain.enqueue("1")  #> incompatible type "str"; expected "int"
     await plain.enqueue()  #> Missing positional argument "order_id"
     await plain.enqueue(1, colour="red")  #> Unexpected keyword argument "colour"
     await told.enqueue(1, 2)  #> Too many arguments
     await writes.enqueue(order_id="1")  #> incompatible type "str"; expected "int"
-    await told.on(prio=1).enqueue(order_id=1)  #> Unexpected keyword argument "prio"
-    await told.on(priority="high").enqueue(order_id=1)  #> No overload variant of "on"
+    await told.options(prio=1).enqueue(order_id=1)  #> Unexpected keyword argument "prio"
+    await told.options(priority="high").enqueue(order_id=1)  #> incompatible type "str"; expected "int | None"
 
 
 # Awaitable exactly when the connection is
@@ -92,7 +92,7 @@ def at_once(pg: psycopg.Connection[TupleRow], session: Session, connection: Conn
     told.on(session).enqueue()  #> Missing positional argument "order_id"
 
 
-@hf.upcast(told, from_version=1)
+@told.upcast(from_version=1)
 def more(payload: dict[str, Any]) -> dict[str, Any]:
     return payload
 """

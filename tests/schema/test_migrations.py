@@ -205,8 +205,8 @@ async def test_another_name_works_as_well(database_url: str, schema: str) -> Non
         assert await hf.migrate() == ALL
         assert describe(database_url, schema) == GOLDEN.read_text(encoding="utf-8")
         noop = hf.task(name="noop")(lambda: None)
-        first = await noop.on(idempotency_key="k").enqueue()
-        assert (await noop.on(idempotency_key="k").enqueue()).id == first.id
+        first = await noop.options(idempotency_key="k").enqueue()
+        assert (await noop.options(idempotency_key="k").enqueue()).id == first.id
         await noop.enqueue()
         await noop.enqueue_many([{}, {}])
         await noop.enqueue_many([{}, {}], copy=True)

@@ -106,7 +106,7 @@ async def test_rows_of_every_status_stay_as_they_are_and_come_to_their_end(datab
 
     async with hf.worker(poll="20ms", housekeeping="100ms", lease="2s"):
         await until(lambda: status() == AFTER)
-        again = await note.on(idempotency_key="idempotency 1").enqueue(n=1)
+        again = await note.options(idempotency_key="idempotency 1").enqueue(n=1)
         assert again.existed, "its key is remembered through the upgrade"
     assert sorted(ran) == [1, 2, 3, 4, 5], "each once"
     assert inbox.one("select count(*) from holdfast.archive where partition_key = 'old'") == 1

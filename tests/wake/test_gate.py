@@ -127,7 +127,7 @@ async def one(hf: Holdfast, task: Task[..., Any], inbox: Inbox) -> None:
 
 
 async def keyed(hf: Holdfast, task: Task[..., Any], inbox: Inbox) -> None:
-    await task.on(idempotency_key="k").enqueue(n=1)
+    await task.options(idempotency_key="k").enqueue(n=1)
 
 
 async def many(hf: Holdfast, task: Task[..., Any], inbox: Inbox) -> None:
@@ -199,9 +199,9 @@ async def test_a_repetition_wakes_nobody(hf: Holdfast, inbox: Inbox, ear: Ear, f
     async def t(n: int) -> None:
         pass
 
-    await t.on(idempotency_key="k").enqueue(n=1)
+    await t.options(idempotency_key="k").enqueue(n=1)
     await flags.up("asleep")
-    await t.on(idempotency_key="k").enqueue(n=1)
+    await t.options(idempotency_key="k").enqueue(n=1)
     inbox.one("""select holdfast.enqueue('t', '{"n": 1}', idempotency_key => 'k')""")
     assert await ear.told() == []
 

@@ -39,7 +39,7 @@ async def test_a_key_is_handed_over_however_its_jobs_end(
         ran.append(n)
 
     step = tx if how == "in a transaction" else plain
-    await step.on(key="k").enqueue_many([{"n": n} for n in range(10)])
+    await step.options(key="k").enqueue_many([{"n": n} for n in range(10)])
     settings = WorkerSettings(
         concurrency=2, lease=300, poll_min=NEVER, poll_max=NEVER, housekeeping=NEVER, notify=False
     )
@@ -65,7 +65,7 @@ async def test_a_key_without_a_next_job_leaves_its_room_to_other_keys(
         ran.append(n)
 
     for n in range(10):
-        await step.on(key=f"key {n}").enqueue(n)
+        await step.options(key=f"key {n}").enqueue(n)
     # One hand: while its key may have a next job, there is no room for the job of another.
     worker = EmbeddedWorker(served(hf), WorkerSettings(concurrency=1, lease=300, housekeeping=NEVER, notify=False))
     await worker.start()

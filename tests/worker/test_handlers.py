@@ -193,6 +193,30 @@ async def test_a_swallowed_cancellation_does_not_reach_the_next_job(hf: Holdfast
     assert inbox.job(second.id)["errors"][0]["error"] == "ExceptionGroup"
 
 
+@pytest.mark.parametrize("how", ["async", "thread", "transaction"])
+async def test_endings_can_be_raised_from_anywhere(hf: Holdfast, inbox: Inbox, how: str) -> None:
+    def deep_inside(generation: int) -> None:
+        raise Snooze("50ms") if generation == 1 else Fail("no such order")
+
+    async def plain(ctx: Context) -> None:
+        deep_inside(ctx.generation)
+
+    def thread(ctx: Context) -> None:
+        deep_inside(ctx.generation)
+
+    async def transaction(ctx: TxContext) -> None:
+        await ctx.tx.execute("insert into effects values ($1, $2)", ctx.job_id, ctx.generation)
+        deep_inside(ctx.generation)
+
+    task = hf.task(name="ends")({"async": plain, "thread": thread, "transaction": transaction}[how])
+    async with hf.worker(**FAST):
+        job = await task.enqueue()
+        await ended(inbox, job.id, status="failed")
+    row = inbox.job(job.id)
+    assert (row["last_error"], row["attempts"], row["errors"]) == ("no such order", 1, None), "a snooze costs nothing"
+    assert inbox.effects(job.id) == 0, "raised, what was written is rolled back"
+
+
 async def test_work_whose_result_cannot_be_stored_is_not_done_again(hf: Holdfast, inbox: Inbox) -> None:
     runs = []
 
@@ -256,11 +280,11 @@ async def test_payloads_in_flight_are_upcast(hf: Holdfast, inbox: Inbox) -> None
     async def pay(cents: int, currency: str) -> None:
         got.append((cents, currency))
 
-    @hf.upcast(pay, from_version=1)
+    @pay.upcast(from_version=1)
     def to_cents(arguments: dict[str, Any]) -> dict[str, Any]:
         return {"cents": arguments["euros"] * 100}
 
-    @hf.upcast(pay, from_version=2)
+    @pay.upcast(from_version=2)
     def with_currency(arguments: dict[str, Any]) -> dict[str, Any]:
         return {**arguments, "currency": "EUR"}
 
@@ -311,7 +335,7 @@ async def test_priorities_come_first(hf: Holdfast, inbox: Inbox) -> None:
     async def note(n: int) -> None:
         order.append(n)
 
-    jobs = [(await note.on(priority=priority).enqueue(n=priority)).id for priority in (3, 1, 0, 2)]
+    jobs = [(await note.options(priority=priority).enqueue(n=priority)).id for priority in (3, 1, 0, 2)]
     async with hf.worker(**{**FAST, "concurrency": 1}):
         await ended(inbox, *jobs)
     assert order == [0, 1, 2, 3]

@@ -123,7 +123,7 @@ async def test_the_next_of_an_ordered_key_does_not_wait_for_a_patrol(hf: Holdfas
         ran.append((number, time.monotonic()))
         await asyncio.sleep(0.5)
 
-    first, *rest = [(await step.on(key="k").enqueue(number=number)).id for number in range(3)]
+    first, *rest = [(await step.options(key="k").enqueue(number=number)).id for number in range(3)]
     inbox.rows("update holdfast.inbox set crashes = 1, attempts = 1 where id = %s", first)
     async with engine(hf, Suspects.LEFT) as ordinary:
         await until(lambda: ordinary.ledger.suspects)

@@ -54,7 +54,7 @@ async def test_one_wake_up_is_a_look_for_jobs_of_either_kind(hf: Holdfast, inbox
         for number in range(4):
             for _ in range(number % 2):  # were each look for one kind by turns, it would be the wrong one here or there
                 await wake(worker, lambda: worker.engine.claimer.rescans)
-            job = await (in_order if ordered else free).on(key="k").enqueue()
+            job = await (in_order if ordered else free).options(key="k").enqueue()
             worker.engine.wake()
             await until(lambda id=job.id: inbox.status(id) == "completed", seconds=10)  # type: ignore[misc]
 

@@ -61,7 +61,7 @@ async def fill(task: Task[..., Any], keys: int, jobs: int) -> list[UUID]:
     made = []
     for number in range(jobs):
         for key in range(keys):
-            made.append((await task.on(key=f"k{key}").enqueue(number=number)).id)
+            made.append((await task.options(key=f"k{key}").enqueue(number=number)).id)
     return made
 
 
@@ -101,7 +101,7 @@ async def test_a_backlog_of_neighbours_is_handed_over(
         witness.end(ctx.key, number)
 
     monkeypatch.setattr(guarded, "PATROL_EVERY", 3600.0)
-    made = [await step.on(key=f"k{key}").enqueue_many([{"number": n} for n in range(100)]) for key in range(20)]
+    made = [await step.options(key=f"k{key}").enqueue_many([{"number": n} for n in range(100)]) for key in range(20)]
     jobs = [job.id for batch in made for job in batch]
     async with hf.worker(concurrency=20, **FAST | {"housekeeping": 3600}):
         await all_ended(inbox, jobs)
@@ -130,7 +130,7 @@ async def test_without_order_there_is_none(hf: Holdfast, inbox: Inbox, witness: 
         await witness.run(ctx.key, number, 0.05 if number == 0 else 0)
         witness.end(ctx.key, number)
 
-    jobs = [job.id for job in await step.on(key="k").enqueue_many([{"number": n} for n in range(5)])]
+    jobs = [job.id for job in await step.options(key="k").enqueue_many([{"number": n} for n in range(5)])]
     async with hf.worker(concurrency=5, **FAST):
         await all_ended(inbox, jobs)
     assert witness.overlaps != []
@@ -162,7 +162,7 @@ async def test_a_hot_key_does_not_stop_the_others(hf: Holdfast, inbox: Inbox, wi
             await asyncio.sleep(0.05)
         witness.end(ctx.key, number)
 
-    hot = [job.id for job in await step.on(key="hot").enqueue_many([{"number": n} for n in range(400)])]
+    hot = [job.id for job in await step.options(key="hot").enqueue_many([{"number": n} for n in range(400)])]
     jobs = await fill(step, keys=20, jobs=5)
     async with hf.worker(concurrency=4, drain=0, **FAST):
         await all_ended(inbox, jobs)

@@ -73,7 +73,7 @@ async def test_a_suspect_in_an_embedded_worker_gets_no_company_from_ordered_keys
         await asyncio.sleep(0.5)
         alone = False
 
-    steps = [(await step.on(key="k").enqueue(number=number)).id for number in range(100)]
+    steps = [(await step.options(key="k").enqueue(number=number)).id for number in range(100)]
     async with hf.worker(**FAST):
         await until(lambda: bool(ran))  # each step is handed over when the one before it has ended
         await completed(inbox, add_suspects(inbox, "suspect", 1))

@@ -1,7 +1,7 @@
 """How an attempt ends. Endings are values; an exception is a retry.
 
 A handler returns a result (completed), `Snooze(delay)` (later, at no cost of an attempt) or `Fail(reason)` (failed
-permanently). Whatever it raises is a failed attempt.
+permanently); the last two can be raised as well. Whatever else it raises is a failed attempt.
 
 What the worker makes of that is an `Outcome`, and each has one statement (inbox/ending.py):
 
@@ -25,21 +25,31 @@ from .durations import Duration, seconds
 from .limits import DEFAULT_LIMITS, Limits
 
 
-@dataclass(frozen=True, slots=True)
-class Snooze:
-    """Run this job again after `delay`; the attempt is given back."""
+class Snooze(Exception):
+    """Run this job again after `delay`; the attempt is given back. Return it, or raise it from wherever you are.
 
-    delay: Duration
+    What a handler with a `TxContext` wrote commits if it is returned, and is rolled back if it is raised.
+    """
 
-    def __post_init__(self) -> None:
-        seconds(self.delay, "Snooze.delay")
+    __match_args__ = ("delay",)
+
+    def __init__(self, delay: Duration) -> None:
+        seconds(delay, "Snooze.delay")
+        super().__init__(delay)
+        self.delay = delay
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """End this job as failed. It is not retried and not a dead letter: you decided."""
+class Fail(Exception):
+    """End this job as failed, permanently: it is not retried, and not a dead letter. Return it, or raise it.
 
-    reason: str = "failed by its handler"
+    What a handler with a `TxContext` wrote commits if it is returned, and is rolled back if it is raised.
+    """
+
+    __match_args__ = ("reason",)
+
+    def __init__(self, reason: str = "failed by its handler") -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,8 @@ def raised(error: BaseException) -> Outcome:
             return Snoozed(BUSY_AGAIN)
         case LeaseLost():
             return Lost()
+        case Snooze() | Fail():
+            return returned(error)
         case _:
             return failure(error)
 

@@ -22,7 +22,7 @@ class Desk(Protocol):
     """The part of the worker that serves its handlers."""
 
     async def ask(self, claim: Claim, question: Question) -> bool:
-        """The answer; raises `LeaseLost` when the attempt does not own its job any more."""
+        """The answer. Raises `LeaseLost` when the attempt does not own its job any more, or what ends it otherwise."""
 
     def wait(self, work: Awaitable[Any]) -> Any:
         """Run it on the worker's loop and wait, from a handler's thread."""

@@ -44,6 +44,12 @@ def test_records_and_reasons_are_bounded() -> None:
     assert len(Ended(Final.FAILED, "r" * 5000).last_error(limits)) <= 1000
 
 
+def test_endings_are_equal_by_value() -> None:
+    assert Snooze("5m") == Snooze("5m") != Snooze("6m")
+    assert {Fail("why"), Fail("why")} == {Fail("why")}
+    assert Fail("5m") != Snooze("5m")
+
+
 def test_endings_are_values() -> None:
     assert returned(Snooze("5m")) == Snoozed(300.0)
     assert returned(Fail("why")) == Ended(Final.FAILED, "why")

@@ -119,10 +119,16 @@ class Base(BaseException):
     pass
 
 
+class Busy(Snooze):
+    """Without what a snooze needs."""
+
+    def __init__(self) -> None: ...
+
+
 RAISED: list[BaseException] = [
     RuntimeError("plain"), Base("not an Exception"), SystemExit(3), Unprintable(), StopIteration("odd"),
     ExceptionGroup("many", [ValueError("a"), ValueError("b")]), RuntimeError("NUL \0 and \ud800 half a pair"),
-    asyncio.CancelledError("its own"), RuntimeError("x" * 1_000_000),
+    asyncio.CancelledError("its own"), RuntimeError("x" * 1_000_000), Fail(Unprintable()), Busy(),  # type: ignore[arg-type]
 ]  # fmt: skip
 
 
@@ -199,7 +205,8 @@ async def test_endings_can_be_raised_from_anywhere(hf: Holdfast, inbox: Inbox, h
         raise Snooze("50ms") if generation == 1 else Fail("no such order")
 
     async def plain(ctx: Context) -> None:
-        deep_inside(ctx.generation)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(deep_inside, ctx.generation))
 
     def thread(ctx: Context) -> None:
         deep_inside(ctx.generation)

@@ -1,4 +1,4 @@
-"""How an attempt ends. Endings are values; an exception is a retry.
+"""How an attempt ends. Endings are values; any other exception is a retry.
 
 A handler returns a result (completed), `Snooze(delay)` (later, at no cost of an attempt) or `Fail(reason)` (failed
 permanently); the last two can be raised as well. Whatever else it raises is a failed attempt.
@@ -25,7 +25,17 @@ from .durations import Duration, seconds
 from .limits import DEFAULT_LIMITS, Limits
 
 
-class Snooze(Exception):
+class _Ending(Exception):
+    """Equal by value, as what a handler returns should be."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.args == other.args
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.args))
+
+
+class Snooze(_Ending):
     """Run this job again after `delay`; the attempt is given back. Return it, or raise it from wherever you are.
 
     What a handler with a `TxContext` wrote commits if it is returned, and is rolled back if it is raised.
@@ -39,7 +49,7 @@ class Snooze(Exception):
         self.delay = delay
 
 
-class Fail(Exception):
+class Fail(_Ending):
     """End this job as failed, permanently: it is not retried, and not a dead letter. Return it, or raise it.
 
     What a handler with a `TxContext` wrote commits if it is returned, and is rolled back if it is raised.
@@ -71,7 +81,7 @@ class Final(StrEnum):
     """What is archived of a job that did not complete."""
 
     FAILED = "failed"
-    """Its handler returned `Fail`."""
+    """Its handler returned or raised `Fail`, or returned what cannot be stored."""
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     DISCARDED = "discarded"

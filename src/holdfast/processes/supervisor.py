@@ -301,11 +301,11 @@ class WorkerPlace:
             await members.leave(self._supervisor._link, name, "dead")
 
     def _around(self, row: Held, code: int) -> Around:
+        if self._over and code == 0:
+            return Around.BESIDE
         if self._culprit is not None:
             mine = (row.id, row.generation) == (self._culprit.id, self._culprit.generation)
             return Around.OVERDUE if mine else Around.BESIDE
-        if self._over and code == 0:
-            return Around.BESIDE
         return Around.ENDED if row.state == marks.ENDED else Around.RUNNING
 
 

@@ -21,7 +21,7 @@ class JobState:
     kind: str | None
     queue: str
     status: str
-    """pending, processing, blocked, dead_letter; completed or failed when it has ended"""
+    """pending, processing, blocked, dead_letter; completed, failed or cancelled when it has ended"""
     next: str
     """What happens to it next, in words."""
     attempts: int
@@ -65,6 +65,8 @@ def next_step(job: Row) -> str:
             return "nothing: it completed"
         case "failed":
             return f"nothing: its handler failed it permanently ({job['last_error']})"
+        case "expired" | "discarded":
+            return f"nothing: it was {job['status']} ({job['last_error']})"
         case "cancelled":
             return f"nothing: it was cancelled ({job['last_error']})"
         case "dead_letter":

@@ -48,7 +48,7 @@ begin
     from unnest(workers, ids, generations, last_errors, records, delays, give_up, crashed)
          as f (worker, id, generation, last_error, record, delay, give_up, crashed)
     where i.id = any (array[f.id])
-      and i.claimed_by = f.worker
+      and i.claimed_by is not distinct from f.worker           -- null: a row that hand-written SQL made, for the sweep
       and i.lease_generation = f.generation
       and i.status::text = 'processing'
     returning i.id, i.status::text, i.available_at;

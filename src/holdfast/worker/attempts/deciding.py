@@ -79,13 +79,10 @@ class Around(Enum):
 
 
 def returned(value: Any) -> Outcome:
-    match value:
-        case None:
-            return DONE
-        case Snooze(delay):
-            return Snoozed(seconds(delay))
-        case Fail(reason):
-            return Ended(Final.FAILED, str(reason))
+    if value is None:
+        return DONE
+    if isinstance(value, (Snooze, Fail)):
+        return _asked_for(value)
     try:
         return Completed(payload.encode_value("result", value))
     except InvalidPayload as refused:
@@ -93,14 +90,26 @@ def returned(value: Any) -> Outcome:
         return Ended(Final.FAILED, f"the handler finished, but what it returned cannot be stored: {refused}")
 
 
+def _asked_for(ending: Snooze | Fail) -> Outcome:
+    if isinstance(ending, Snooze):
+        return Snoozed(seconds(ending.delay))
+    return Ended(Final.FAILED, str(ending.reason))
+
+
 def raised(error: BaseException) -> Outcome:
-    match error:
+    alone = error
+    while isinstance(alone, BaseExceptionGroup) and len(alone.exceptions) == 1:
+        alone = alone.exceptions[0]  # as a task group raises it
+    match alone:
         case OnceBusy():
             return Snoozed(BUSY_AGAIN)
         case LeaseLost():
             return Lost()
         case Snooze() | Fail():
-            return returned(error)
+            try:
+                return _asked_for(alone)
+            except Exception:  # a subclass without what it needs, or a reason that cannot be read
+                return failure(error)
         case _:
             return failure(error)
 

@@ -43,11 +43,7 @@ class JobRunner:
         }
         if address is not None and any(each.runs is Runs.IN_PROCESS for each in definitions.values()):
             self._ways[Runs.IN_PROCESS] = InProcess(HandlerProcesses(address, definitions.values(), desk))
-        self._how = {
-            kind: (definition, self._ways[definition.runs])
-            for kind, definition in definitions.items()
-            if definition.runs in self._ways
-        }
+        self._how = {kind: (definition, self._ways[definition.runs]) for kind, definition in definitions.items()}
 
     async def start(self) -> None:
         for way in self._ways.values():

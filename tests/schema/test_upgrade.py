@@ -11,6 +11,7 @@ from tests.support.waiting import until
 from tests.support.workers import Inbox
 
 from holdfast import Holdfast
+from holdfast.schema import migrate as runner
 from holdfast.schema.migrate import _beginning, _record, migrate, migrations
 
 RELEASED = 6
@@ -125,3 +126,20 @@ async def test_every_version_can_be_upgraded(database_url: str, version: int) ->
             connection.execute(_record(migration, "holdfast").encode())
     assert len(await migrate(database_at(database_url))) == len(migrations()) - version
     assert await migrate(database_at(database_url)) == []
+
+
+async def test_producers_can_enqueue_after_every_step(database_url: str) -> None:
+    """As they do in the release before, and through the SQL function: a migration may wait for a lock between two."""
+    released(database_url)
+    database = database_at(database_url)
+    connection = await database.connect("migrate")
+    try:
+        steps = 0
+        while await runner._apply_next(connection, "holdfast"):
+            steps += 1
+            assert await connection.fetchval("select holdfast.enqueue('note')") is not None
+            assert await connection.fetchval("select holdfast.wake('default', null::float8, null)") is False
+        assert steps == len(migrations()) - RELEASED
+        assert await connection.fetchval("select count(*) from holdfast.inbox") == steps
+    finally:
+        await connection.close()

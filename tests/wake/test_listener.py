@@ -34,7 +34,9 @@ WOKEN = 5.0
 
 @asynccontextmanager
 async def worker(hf: Holdfast, poll: float = NEVER, notify: bool = True) -> AsyncIterator[EmbeddedWorker]:
-    settings = WorkerSettings(poll_min=poll, poll_max=poll, lease=3, housekeeping=60, heartbeat=0.2, notify=notify)
+    settings = WorkerSettings(
+        poll_min=min(0.005, poll), poll_max=poll, lease=3, housekeeping=60, heartbeat=0.2, notify=notify
+    )
     worker = EmbeddedWorker(served(hf), settings)
     await worker.start()
     try:

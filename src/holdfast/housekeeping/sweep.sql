@@ -29,7 +29,7 @@ locked as materialized (
     for update of i skip locked
 ),
 swept as materialized (
-    select f.id, f.status
+    select f.id, f.status, f.worker, f.generation
     from holdfast.fail_attempts(
         array(select k.claimed_by from locked k),
         array(select k.id from locked k),
@@ -53,6 +53,5 @@ left join lateral (
     limit 1
 ) l on true
 union all
-select s.id, null, null, s.status, k.claimed_by, k.lease_generation
+select s.id, null, null, s.status, s.worker, s.generation
 from swept s
-join locked k on k.id = s.id

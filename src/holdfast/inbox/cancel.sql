@@ -5,7 +5,8 @@
 -- Locks    the row; waits for a transaction that holds it.
 -- Index    the primary key.
 with target as materialized (
-    select i.id, i.status::text as status
+    select i.id, case when i.status::text = 'failed' and i.cancel_requested_at is not null then 'cancelled'
+                      else i.status::text end as status
     from holdfast.inbox i
     where i.id = $1
     for update

@@ -1,9 +1,10 @@
 """The functions in the schema: the current body of each, in a file of its own.
 
 They are no history. The runner installs every body that differs from the installed one, together with the last
-migration, so that version and bodies change in one commit. What it cannot replace (a parameter that was renamed or
-added, a function that is gone), a migration drops first. Workers of older releases call them, too: what a function
-takes and returns may change only with a migration that is not marked compatible.
+migration, so that version and bodies change in one commit. What cannot be replaced, since a parameter was renamed or
+added, the file drops first: in that commit, too, so that producers find one or the other at any moment. Workers of
+older releases call them, too: what a function takes and returns may change only with a migration that is not marked
+compatible.
 
 Names in them mean what they mean to us, whatever stands on a caller's search_path. There, somebody else's
 power(int, int) in "public" is a better match for power(2, 30) than the server's own power(float8, float8), and runs

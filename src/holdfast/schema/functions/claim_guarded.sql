@@ -23,6 +23,9 @@
 --          places.
 -- Locks    keys and rows, skipping what is locked; never waits.
 -- Index    see its parts.
+drop function if exists holdfast.claim_guarded(                       -- as it was before version 9
+    text[], smallint[], boolean[], timestamptz[], bigint[], timestamptz[], bigint[], text[], int[], text[], text[], boolean[],
+    int, int, int, boolean, boolean, text[], jsonb, text, float8, boolean);
 create or replace function holdfast.claim_guarded(
     lanes holdfast.lane[], own holdfast.bucket_of_queue[], vacated holdfast.vacated_key[], look int, most_keys int, take int,
     suspects boolean, park boolean, kinds text[], versions jsonb, worker text, lease float8, rescan boolean

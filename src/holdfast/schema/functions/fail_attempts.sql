@@ -5,13 +5,13 @@
 -- Takes    per attempt: the hold (worker, id, generation), in ascending order of ids; its error, as last_error and as the
 --          JSON record that is kept; seconds until the next attempt (null: by the backoff); give up now?; did it take its
 --          process down (null: nobody knows, see below)?
--- Returns  id, status, available_at. An attempt that does not come back was lost.
+-- Returns  id, status, and the hold's worker and generation. An attempt that does not come back was lost.
 -- Locks    the rows, in the order given.
 -- Index    the primary key alone (see complete.sql).
 create or replace function holdfast.fail_attempts(
     workers text[], ids uuid[], generations bigint[], last_errors text[], records jsonb[], delays float8[], give_up boolean[],
     crashed boolean[]
-) returns table (id uuid, status text, available_at timestamptz)
+) returns table (id uuid, status text, worker text, generation bigint)
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
     as $$
@@ -41,7 +41,7 @@ begin
         -- Every attempt stays, but from the 26th on without its trace: a row that fails for ever must not grow for ever.
         errors = coalesce(i.errors, '[]') || jsonb_build_array(
             f.record
-            || case when jsonb_array_length(i.errors) >= 25
+            || case when jsonb_typeof(i.errors) = 'array' and jsonb_array_length(i.errors) >= 25
                     then jsonb_build_object('trace', '', 'message', left(f.record ->> 'message', 500)) else '{}' end
             || jsonb_build_object('attempt', i.attempts, 'generation', i.lease_generation, 'worker', i.claimed_by,
                                   'at', holdfast.clock()))
@@ -51,6 +51,6 @@ begin
       and i.claimed_by is not distinct from f.worker           -- null: a row that hand-written SQL made, for the sweep
       and i.lease_generation = f.generation
       and i.status::text = 'processing'
-    returning i.id, i.status::text, i.available_at;
+    returning i.id, i.status::text, f.worker, f.generation;
 end
 $$;

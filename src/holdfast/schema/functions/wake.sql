@@ -8,6 +8,7 @@
 --
 -- Without a search_path of its own, which would cost every enqueue more than the question itself: all its calls match the
 -- server's own exactly, whatever else is found.
+drop function if exists holdfast.wake(text, float8, timestamptz);     -- as it was before version 7
 create or replace function holdfast.wake(
     queue text, delay float8 default null, at timestamptz default null, jobs int default 1
 ) returns boolean

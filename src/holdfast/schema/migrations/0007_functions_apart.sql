@@ -1,5 +1,5 @@
 -- From here on functions are no history: the current body of each stands in schema/functions/, and the runner installs
--- those that have changed, with the last migration. This one only makes room for what it cannot replace.
+-- those that have changed, with the last migration.
 
 -- Which body of each function is installed.
 create table holdfast.functions (
@@ -10,8 +10,6 @@ create table holdfast.functions (
 -- The oldest schema version whose workers run on this one, too; null: only those of this version. Read by releases that do
 -- not know this version.
 alter table holdfast.migrations add column oldest int;
-
-drop function holdfast.wake(text, float8, timestamptz);         -- it got another parameter
 
 -- Functions and statements are written so that the server's own operators match exactly, whatever stands on a caller's
 -- search_path. It has none for this type alone: nobody else may make one.

@@ -1,9 +1,5 @@
 -- The guarded claim in parts that can be read one by one; these are what they hand to each other.
 
-drop function holdfast.claim_guarded(
-    text[], smallint[], boolean[], timestamptz[], bigint[], timestamptz[], bigint[], text[], int[], text[], text[], boolean[],
-    int, int, int, boolean, boolean, text[], jsonb, text, float8, boolean);
-
 -- One bounded scan of due rows: of one queue and priority, of rows that have owners or of others. It starts where a worker's
 -- last one ended, or further back; the hint is up to where rows have been passed before.
 create type holdfast.lane as (

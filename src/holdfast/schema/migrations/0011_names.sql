@@ -1,9 +1,11 @@
 -- Names.
 
--- A job that was cancelled is shown as cancelled, also in the moment before it is archived.
+-- A job that was cancelled is shown as cancelled, also in the moment before it is archived. The value is cast when it is
+-- read: written plainly, a server before PostgreSQL 17 refuses it in the transaction that has added it.
 create or replace view holdfast.jobs as
     select id, seq, queue, priority, kind, partition_key, partition_bucket, payload, payload_version, headers,
-           case when status = 'failed' and cancel_requested_at is not null then 'cancelled' else status end as status,
+           case when status = 'failed' and cancel_requested_at is not null then 'cancelled'::text::holdfast.inbox_status
+                else status end as status,
            attempts, max_attempts, crashes, claimed_by, claimed_at, lease_expires_at, lease_generation, fence,
            available_at, cancel_requested_at, last_error, errors, idempotency_key, null::jsonb as result,
            created_at, coalesce(dead_at, completed_at) as finished_at
@@ -16,4 +18,3 @@ create or replace view holdfast.jobs as
     from holdfast.archive;
 
 update holdfast.chores set name = 'unpark' where name = 'release';
-drop function holdfast.release_heads(text[], text[]);

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 from .conductor import Conductor
 from .scene import Scene, Screen, screen_for
@@ -41,6 +42,7 @@ async def _perform(place: Stage, scene: Scene, screen: Screen, stop: _Stop) -> d
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(stop.on_exception)
     stop.call = lambda: loop.call_soon_threadsafe(task.cancel)
     if stop.asked:
         raise Interrupted(stop.asked)
@@ -71,6 +73,11 @@ class _Stop:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What nobody awaited. Once we were asked to stop it is no news: a connect that is cut short leaves one."""
+        if not self.asked:
+            loop.default_exception_handler(context)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.asked:

@@ -44,14 +44,18 @@ demo: $(VENV)/.runtime
 	@$(BIN)/holdfast demo $(ARGS)
 
 # The tests wait for commits and leases more than they compute, so several run at a time, each on a server of its own.
-# The run through a pooler leaves out what does not go through it; see tests/conftest.py.
+# The runs on an old server and through a pooler leave out what does not ask for that server; see tests/conftest.py.
 test: lint
 	$(BIN)/python -m pytest -n $(JOBS) $(TESTARGS)
 ifneq ($(HOLDFAST_TEST_OLD_POSTGRES),)
 	HOLDFAST_TEST_POSTGRES=old $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(TESTARGS)
+else
+	@echo 'Left out: the run on the oldest supported Postgres (HOLDFAST_TEST_OLD_POSTGRES is not set; see make help).'
 endif
 ifneq ($(HOLDFAST_TEST_PGBOUNCER),)
 	HOLDFAST_TEST_POOLER=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(TESTARGS)
+else
+	@echo 'Left out: the run through PgBouncer (HOLDFAST_TEST_PGBOUNCER is not set; see make help).'
 endif
 
 lint: $(VENV)/.dev

@@ -67,7 +67,7 @@ def test_it_runs_what_the_command_line_enqueued(shell: Shell) -> None:
     shown = shell("job", "show", id, "--json").json
     assert (shown["status"], shown["result"]) == ("completed", "Hello Ada")
     shown = shell("job", "show", gone, "--json").json
-    assert shown["next"] == "nothing: its handler failed it permanently (nobody wants it)"
+    assert shown["next"] == "nothing: it failed permanently (nobody wants it)"
     (worker,) = shell("workers", "list", "--json").json
     assert worker["status"] == "dead"
     counters = worker["metadata"]["counters"]

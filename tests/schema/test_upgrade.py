@@ -56,12 +56,12 @@ AFTER = {
 }  # fmt: skip
 
 
-def released(url: str) -> None:
+def released(url: str, version: int = RELEASED) -> None:
     """The schema as it was."""
     with psycopg.connect(direct(url)) as connection:
         for statement in _beginning("holdfast"):
             connection.execute(statement.encode())
-        for migration in migrations()[:RELEASED]:
+        for migration in migrations()[:version]:
             connection.execute("set local search_path = pg_catalog, pg_temp")
             connection.execute(migration.text.encode())
             connection.execute(_record(migration, "holdfast").encode())
@@ -117,13 +117,7 @@ async def test_rows_of_every_status_stay_as_they_are_and_come_to_their_end(datab
 @pytest.mark.parametrize("version", range(1, RELEASED + 1))
 async def test_every_version_can_be_upgraded(database_url: str, version: int) -> None:
     """Also those in between, which a development installation may have."""
-    with psycopg.connect(direct(database_url)) as connection:
-        for statement in _beginning("holdfast"):
-            connection.execute(statement.encode())
-        for migration in migrations()[:version]:
-            connection.execute("set local search_path = pg_catalog, pg_temp")
-            connection.execute(migration.text.encode())
-            connection.execute(_record(migration, "holdfast").encode())
+    released(database_url, version)
     assert len(await migrate(database_at(database_url))) == len(migrations()) - version
     assert await migrate(database_at(database_url)) == []
 

@@ -20,6 +20,18 @@ WITHIN = 10.0
 """Seconds for ten jobs: milliseconds each on a quiet machine."""
 
 
+async def work_off(hf: Holdfast, settings: WorkerSettings, ran: list[int]) -> None:
+    """Let a worker run until ten jobs have."""
+    worker = EmbeddedWorker(served(hf), settings)
+    await worker.start()
+    try:
+        async with asyncio.timeout(WITHIN):
+            while len(ran) < 10:
+                await asyncio.sleep(0.01)
+    finally:
+        await worker.stop()
+
+
 @pytest.mark.parametrize("how", ["returns", "in a transaction", "gives up", "dies"])
 async def test_a_key_is_handed_over_however_its_jobs_end(
     hf: Holdfast, how: str, monkeypatch: pytest.MonkeyPatch
@@ -43,14 +55,7 @@ async def test_a_key_is_handed_over_however_its_jobs_end(
     settings = WorkerSettings(
         concurrency=2, lease=300, poll_min=NEVER, poll_max=NEVER, housekeeping=NEVER, notify=False
     )
-    worker = EmbeddedWorker(served(hf), settings)
-    await worker.start()
-    try:
-        async with asyncio.timeout(WITHIN):
-            while len(ran) < 10:
-                await asyncio.sleep(0.01)
-    finally:
-        await worker.stop()
+    await work_off(hf, settings, ran)
     assert ran == list(range(10))
 
 
@@ -67,12 +72,6 @@ async def test_a_key_without_a_next_job_leaves_its_room_to_other_keys(
     for n in range(10):
         await step.options(key=f"key {n}").enqueue(n)
     # One hand: while its key may have a next job, there is no room for the job of another.
-    worker = EmbeddedWorker(served(hf), WorkerSettings(concurrency=1, lease=300, housekeeping=NEVER, notify=False))
-    await worker.start()
-    try:
-        async with asyncio.timeout(WITHIN):
-            while len(ran) < 10:
-                await asyncio.sleep(0.01)
-    finally:
-        await worker.stop()
+    settings = WorkerSettings(concurrency=1, lease=300, housekeeping=NEVER, notify=False)
+    await work_off(hf, settings, ran)
     assert sorted(ran) == list(range(10))

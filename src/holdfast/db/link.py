@@ -47,7 +47,7 @@ def translate(error: BaseException) -> BaseException:
     if isinstance(error, TimeoutError):
         return Unreachable("no answer within the deadline", silent=True)
     if isinstance(error, asyncpg.InternalClientError):  # it says in which of its own states that left it
-        return Unreachable("the connection broke between two trips of a call")
+        return Unreachable("the connection was lost during a call")
     if isinstance(error, (OSError, asyncpg.InterfaceError)):
         return Unreachable(in_one_line(error))
     return error

@@ -64,9 +64,11 @@ def next_step(job: Row) -> str:
         case "completed":
             return "nothing: it completed"
         case "failed":
-            return f"nothing: its handler failed it permanently ({job['last_error']})"
-        case "expired" | "discarded":
-            return f"nothing: it was {job['status']} ({job['last_error']})"
+            return f"nothing: it failed permanently ({job['last_error']})"
+        case "expired":
+            return f"nothing: it expired before it started ({job['last_error']})"
+        case "discarded":
+            return f"nothing: it was discarded ({job['last_error']})"
         case "cancelled":
             return f"nothing: it was cancelled ({job['last_error']})"
         case "dead_letter":

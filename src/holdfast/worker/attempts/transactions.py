@@ -27,9 +27,13 @@ log = logging.getLogger("holdfast.worker")
 GIVE_UP = 5.0
 """Seconds to roll back, or to close the connections, after which they are dropped."""
 
+SETTLED = 1.0
+"""Seconds without a failure after which an outage is over. A server that shuts down ends its sessions one by one, so
+one transaction may begin while the next cannot."""
+
 
 class Unbegun(Exception):
-    """There was no transaction to be had: the handler was not called."""
+    """No transaction could be begun: the handler was not called."""
 
 
 if TYPE_CHECKING:
@@ -59,6 +63,8 @@ class Transactions:
         self._settings = settings
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._failures = 0
+        self._failures_in_a_row = 0
+        self._settling: asyncio.TimerHandle | None = None
         self._alone = f"begin isolation level read committed; {end_if_idle(settings.deadline)}"
 
     @asynccontextmanager
@@ -90,7 +96,7 @@ class Transactions:
             if not isinstance(error, Exception):
                 raise
             raise self._unbegun(error) from error
-        self._recovered()
+        self._begun()
         return connection, transaction
 
     async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
@@ -109,6 +115,8 @@ class Transactions:
             await self._put_back(connection)
 
     async def close(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
         if self._pool is not None:
             try:
                 async with asyncio.timeout(GIVE_UP):
@@ -118,19 +126,27 @@ class Transactions:
 
     async def pause(self) -> None:
         """After `Unbegun`: so that a server which takes our claims, but no more sessions, is not asked all the time."""
-        await asyncio.sleep(backoff(self._failures))
+        await asyncio.sleep(backoff(self._failures_in_a_row))
 
     def _unbegun(self, error: Exception) -> Unbegun:
         self._failures += 1
+        self._failures_in_a_row += 1
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
         if self._failures == 1:
             why = in_one_line(error)
             log.warning("no transaction for handlers: %s; handing their rows back until there is one", why)
         return Unbegun()
 
+    def _begun(self) -> None:
+        self._failures_in_a_row = 0
+        if self._failures and self._settling is None:
+            self._settling = asyncio.get_running_loop().call_later(SETTLED, self._recovered)
+
     def _recovered(self) -> None:
-        if self._failures:
-            log.info("transactions for handlers again, after %s that could not begin", self._failures)
-            self._failures = 0
+        log.info("transactions for handlers again, after %s that could not begin", self._failures)
+        self._failures, self._settling = 0, None
 
     async def _acquire(self) -> Connection:
         if self._pool is None:

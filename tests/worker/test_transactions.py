@@ -1,0 +1,25 @@
+"""Transactions for handlers: what is said while they cannot begin, and once they can again."""
+
+import logging
+
+import pytest
+from tests.support.pooler import database_at
+from tests.support.waiting import until
+
+from holdfast.worker.attempts.transactions import Transactions
+from holdfast.worker.settings import WorkerSettings
+
+
+async def test_an_outage_in_which_some_still_begin_is_one_outage(
+    migrated_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    # As while a server shuts down: it ends its sessions one by one.
+    caplog.set_level(logging.INFO, "holdfast.worker")
+    transactions = Transactions(database_at(migrated_url), WorkerSettings(queues=("default",)))
+    for _ in range(3):
+        transactions._unbegun(OSError("gone"))
+        transactions._begun()
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["no transaction for handlers"]
+    await until(lambda: len(caplog.records) == 2)
+    assert caplog.records[1].message == "transactions for handlers again, after 3 that could not begin"
+    await transactions.close()

@@ -16,7 +16,7 @@ import asyncpg
 
 from holdfast.db.database import Database
 from holdfast.inbox import enqueue
-from holdfast.inbox.enqueue import Order, Terms
+from holdfast.model.terms import NewJob, Terms
 
 from .figures import Results, at_least, ratios
 from .ground import Ground
@@ -24,7 +24,7 @@ from .turns import turns
 
 CLIENTS = 4
 CALLS = 100_000
-TERMS = Terms("noop", "default", 1, None, None, 5, 1, None)
+TERMS = Terms(kind="noop", queue="default", priority=1, max_attempts=5, version=1)
 FLAGS: dict[str, Sequence[str]] = {
     "nobody sleeps": (),
     "some sleep, one is awake": ("asleep", "awake"),
@@ -64,7 +64,7 @@ async def _rate(database: Database, clients: Sequence[asyncpg.Connection], secon
     async def produce(client: asyncpg.Connection) -> int:
         sent = 0
         while time.monotonic() < ends:
-            operation = enqueue.one(database, Order(uuid4(), '{"type": "noop"}'), TERMS)
+            operation = enqueue.one(database, NewJob(TERMS, uuid4(), '{"type": "noop"}'))
             await client.fetch(operation.sql, *operation.parameters)
             sent += 1
         return sent

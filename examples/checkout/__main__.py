@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import asyncpg
 
-from examples.checkout.shop import TABLES, hf, pay
+from examples.checkout.shop import TABLES, database_url, hf, pay
 from holdfast.embedded import EmbeddedPostgres
 
 
@@ -16,7 +16,7 @@ class CardRefused(Exception):
 
 async def main() -> None:
     await hf.migrate()
-    conn = await asyncpg.connect(hf.database.url)
+    conn = await asyncpg.connect(database_url())
     await conn.execute(TABLES)
 
     for order_id in (9181, 9182, 9183):

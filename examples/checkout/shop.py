@@ -1,5 +1,7 @@
 """A shop that pays an order and sends a receipt: both, or neither."""
 
+import os
+
 import asyncpg
 
 from holdfast import Context, Holdfast, TxContext
@@ -37,9 +39,14 @@ async def pay(conn: asyncpg.Connection, order_id: int, cents: int) -> None:
     await booking.enqueue(order_id=order_id, cents=cents)
 
 
+def database_url() -> str:
+    """Where Holdfast looks, too."""
+    return os.environ.get("HOLDFAST_DATABASE_URL") or os.environ["DATABASE_URL"]
+
+
 async def post_office(order_id: int, idempotency_key: str) -> None:
     """Stands for a mail service; it writes down what it was asked to send."""
-    conn = await asyncpg.connect(hf.database.url)
+    conn = await asyncpg.connect(database_url())
     try:
         await conn.execute("insert into mail values ($1, $2)", order_id, idempotency_key)
     finally:

@@ -1,7 +1,10 @@
 """Holdfast: durable work in Postgres, for Python."""
 
+from typing import TYPE_CHECKING, Any
+
 from .app import Holdfast
 from .context import Context, TxContext
+from .definitions import TaskOptions
 from .errors import (
     Cancelled,
     ConfigurationError,
@@ -18,19 +21,27 @@ from .errors import (
     Unreachable,
     UnsafeServer,
 )
-from .model.job import Job
+from .job import Job
+from .making import EnqueueOptions
 from .model.keys import substream
 from .model.limits import Limits
 from .model.outcome import Fail, Snooze
+from .model.terms import NewJob
 from .tasks import Task
 from .version import __version__
 from .views.questions import JobState
+from .worker.settings import WorkerOptions
+
+if TYPE_CHECKING:
+    from .worker.embedded import EmbeddedWorker
 
 __all__ = [
     "Cancelled",
     "ConfigurationError",
     "Contended",
     "Context",
+    "EmbeddedWorker",
+    "EnqueueOptions",
     "Fail",
     "Holdfast",
     "HoldfastError",
@@ -41,15 +52,27 @@ __all__ = [
     "JobState",
     "LeaseLost",
     "Limits",
+    "NewJob",
     "NotFound",
     "NotInTransaction",
     "SchemaError",
     "Snooze",
     "Task",
+    "TaskOptions",
     "Timeout",
     "TxContext",
     "Unreachable",
     "UnsafeServer",
+    "WorkerOptions",
     "__version__",
     "substream",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the worker's engine only where it is named: producers do not need it."""
+    if name == "EmbeddedWorker":
+        from .worker.embedded import EmbeddedWorker
+
+        return EmbeddedWorker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

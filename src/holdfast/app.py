@@ -1,57 +1,48 @@
-"""Holdfast, the front door: tasks, enqueueing, workers, and the operator's verbs."""
+"""Holdfast, the front door: tasks, enqueueing, workers, and operators' verbs."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
-
-import asyncpg
 
 from .calls import Calls
 from .context import Context, TxContext
+from .db import callers
 from .db.address import resolve_pooler, resolve_url
+from .db.callers import AsyncConnection, Caller
 from .db.database import Database
-from .definitions import OnFailure, define, skips
+from .definitions import OnFailure, TaskOptions, define, skips
 from .errors import ConfigurationError, NotFound
 from .inbox import operating as jobs
-from .model.durations import Duration, seconds
+from .job import Job
+from .making import Batch
 from .model.limits import DEFAULT_LIMITS, Limits, check_flag, check_name, check_schema
+from .model.terms import NewJob
 from .ownership import members
 from .queues import operating as queues
 from .schema import migrate
-from .tasks import Task
+from .tasks import Task, TaskDecorator, enqueue_on_async, enqueue_on_sync
 from .views.questions import JobState, job_state
-from .worker.settings import WorkerSettings
+from .worker.settings import WorkerOptions, WorkerSettings
 
 if TYPE_CHECKING:
+    from .tasks import ContextTask, PlainTask, TxTask
     from .worker.embedded import EmbeddedWorker
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
-
-
-class TaskDecorator(Protocol):
-    """What `hf.task(…)` returns."""
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[TxContext, P], R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 class Holdfast:
     """One installation of Holdfast: a database, a schema in it, and the tasks of this application.
 
     `url` defaults to HOLDFAST_DATABASE_URL, then DATABASE_URL, then libpq's PG* variables; `schema` to HOLDFAST_SCHEMA,
-    then "holdfast". Nothing connects before something is asked for. `pooler` says that a transaction pooler is in
-    between, and defaults to HOLDFAST_POOLER.
+    then "holdfast". It connects when it is first used. Set `pooler` if a transaction pooler, such as PgBouncer, is in
+    between; it defaults to HOLDFAST_POOLER.
     """
 
     def __init__(
@@ -65,70 +56,42 @@ class Holdfast:
         self._url = url
         self._schema = check_schema((os.environ.get("HOLDFAST_SCHEMA") or "holdfast") if schema is None else schema)
         self._pooler = pooler
-        self._database: Database | None = None
+        self._resolved: Database | None = None
         self.limits = limits
         self.tasks: dict[str, Task[Any, Any]] = {}
-        self.calls = Calls(lambda: self.database)
+        self._calls = Calls(lambda: self._database)
 
     @property
-    def database(self) -> Database:
-        """Where it is; read from the environment on first use, so that importing an application needs no database."""
-        if self._database is None:
-            self._database = Database(resolve_url(self._url), self._schema, resolve_pooler(self._pooler))
-        return self._database
+    def _database(self) -> Database:
+        """Read from the environment on first use, so that importing an application needs no database."""
+        if self._resolved is None:
+            self._resolved = Database(resolve_url(self._url), self._schema, resolve_pooler(self._pooler))
+        return self._resolved
 
     # Declaring
 
     @overload
-    def task(self, function: Callable[Concatenate[TxContext, P], R], /) -> Task[P, R]: ...
+    def task(self, function: Callable[Concatenate[Context, P], R], /) -> ContextTask[P, R]: ...
     @overload
-    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    def task(self, function: Callable[Concatenate[TxContext, P], R], /) -> TxTask[P, R]: ...
     @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
     @overload
-    def task(
-        self,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        max_attempts: int = 5,
-        priority: int = 1,
-        timeout: Duration = "1h",
-        version: int = 1,
-        ordered: bool | None = None,
-        on_failure: OnFailure | None = None,
-        process: bool = False,
-    ) -> TaskDecorator: ...
+    def task(self, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
 
-    def task(
-        self,
-        function: Any = None,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        max_attempts: int = 5,
-        priority: int = 1,
-        timeout: Duration = "1h",
-        version: int = 1,
-        ordered: bool | None = None,
-        on_failure: OnFailure | None = None,
-        process: bool = False,
-    ) -> Any:
-        """Register a function, sync or async, as a task.
+    def task(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # it does take signature 4
+        """Register a function, sync or async, as a task: `@hf.task` or `@hf.task(queue="mail", timeout="30s")`.
 
-        Its name, by default the function's, is stored with every job: keep it when the function moves or is renamed.
-        `version` is that of its payloads; raise it when the arguments change, and add an `upcast` for those in flight.
-        `ordered`: its jobs run one at a time and in order, per queue and key; None: as the queue says. When one of them
-        fails, the others of its key wait until it succeeds or is a dead letter; with `on_failure="skip"` they go on
-        while it waits for its retry.
-        `process`: run it in another process than the worker's, for work that keeps a core busy or may crash.
+        Options: `name`, `queue`, `max_attempts`, `priority`, `timeout`, `version`, `ordered`, `on_failure`, `process`;
+        see `TaskOptions`.
         """
+        if unknown := sorted(options.keys() - set(TaskOptions.__annotations__)):
+            raise ConfigurationError(
+                f"{unknown[0]}: is not an option of a task; expected one of {', '.join(TaskOptions.__annotations__)}"
+            )
 
         def register(function: Callable[..., Any]) -> Task[Any, Any]:
-            definition = define(
-                function, name=name, queue=queue, max_attempts=max_attempts, priority=priority, timeout=timeout,
-                version=version, ordered=ordered, on_failure=on_failure, process=process,
-            )  # fmt: skip
+            definition = define(function, **options)
             if definition.kind in self.tasks:
                 raise ConfigurationError(
                     f"There is already a task {definition.kind!r}; pass name='…' to tell them apart"
@@ -139,27 +102,36 @@ class Holdfast:
 
         return register if function is None else register(function)
 
+    # Enqueueing jobs of several tasks
+
+    async def enqueue_many(self, jobs: Iterable[NewJob], *, copy: bool | None = None) -> list[Job]:
+        """Enqueue jobs of different tasks and options, all or none: `[task.job(…), other.options(key="a").job(…)]`."""
+        stored = await self._calls.enqueue_many(Batch.of(jobs), copy)
+        return [Job(self, each.id, each.existed) for each in stored]
+
+    def enqueue_many_sync(self, jobs: Iterable[NewJob], *, copy: bool | None = None) -> list[Job]:
+        """As `enqueue_many`, for code that does not await."""
+        return self._calls.wait_for(self.enqueue_many(jobs, copy=copy))
+
+    @overload
+    def on(self, connection: AsyncConnection, /) -> AllOnAsync: ...  # type: ignore[overload-overlap]
+    @overload
+    def on(self, connection: object, /) -> AllOnSync: ...
+
+    def on(self, connection: Any, /) -> Any:
+        """Enqueue on your connection, in its open transaction: `await hf.on(connection).enqueue_many([…])`."""
+        caller = callers.caller(connection)
+        return (AllOnAsync if caller.awaited else AllOnSync)(self, caller)
+
     # Working
 
     @asynccontextmanager
-    async def worker(
-        self,
-        *,
-        queues: Sequence[str] = (),
-        concurrency: int = 20,
-        lease: Duration = "90s",
-        drain: Duration = "25s",
-        grace: Duration = "10s",
-        housekeeping: Duration = "10s",
-        poll: Duration = "1s",
-        heartbeat: Duration = "10s",
-        notify: bool = True,
-    ) -> AsyncIterator[EmbeddedWorker]:
+    async def worker(self, **options: Unpack[WorkerOptions]) -> AsyncIterator[EmbeddedWorker]:
         """Run a worker inside this process: `async with hf.worker(concurrency=10):`.
 
-        It serves the queues of the registered tasks, or those named. Leaving the block drains it: running jobs may take
-        `drain` to finish, the rest goes back. `poll` is the longest pause between looks when there is nothing to do;
-        with `notify`, a job that comes in such a pause is heard of at once.
+        Options: `queues`, `concurrency`, `lease`, `drain`, `grace`, `housekeeping`, `heartbeat`, `poll`, `notify`; see
+        `WorkerSettings`. It serves the queues of the registered tasks, or those in `queues`. When the block ends, the
+        worker drains: running jobs have `drain` to finish, the rest is handed back.
 
         Leases are renewed from a thread, which is weaker than the supervisor of `holdfast worker`: a handler that
         holds the GIL for longer than the lease loses it.
@@ -167,19 +139,7 @@ class Holdfast:
         from .loading import served
         from .worker.embedded import EmbeddedWorker
 
-        longest = seconds(poll, "poll")
-        settings = WorkerSettings(
-            queues=tuple(check_name("queue", queue) for queue in queues),
-            concurrency=concurrency,
-            lease=seconds(lease, "lease"),
-            drain=seconds(drain, "drain"),
-            grace=seconds(grace, "grace"),
-            housekeeping=seconds(housekeeping, "housekeeping"),
-            poll_min=min(0.005, longest),
-            poll_max=longest,
-            heartbeat=seconds(heartbeat, "heartbeat"),
-            notify=notify,
-        )
+        settings = WorkerSettings.of(**options)
         worker = EmbeddedWorker(served(self, settings.queues), settings)
         await worker.start()
         try:
@@ -190,36 +150,60 @@ class Holdfast:
     # Operating
 
     async def migrate(self) -> list[str]:
-        """Bring the schema to this release; the names of what was applied."""
-        return [applied.name for applied in await migrate.migrate(self.database)]
+        """Bring the schema to this release. Returns the names of what was applied."""
+        return [applied.name for applied in await migrate.migrate(self._database)]
+
+    def migrate_sync(self) -> list[str]:
+        """As `migrate`, for code that does not await."""
+        return self._calls.wait_for(self.migrate())
 
     async def job(self, id: UUID) -> JobState:
-        """Where a job is: waiting, running, dead, or ended with its result. Ended jobs are kept for `archive_days`."""
-        rows = await self.query("views", "job", id)
+        """Where a job is now, and its result if it has completed. Ended jobs are kept for `archive_days`."""
+        rows = await self._calls.run("views", "job", id)
         if not rows:
             raise NotFound(
-                f"There is no job {id} in schema {self.database.schema}; ended jobs are kept for archive_days"
+                f"There is no job {id} in schema {self._database.schema}; ended jobs are kept for archive_days"
             )
         return job_state(dict(rows[0]))
 
-    async def cancel(self, id: UUID, reason: str = "cancelled") -> str:
-        """Cancel a job: 'cancelled' when it ended at once, 'processing' when its handler is being told.
+    def job_sync(self, id: UUID) -> JobState:
+        """As `job`, for code that does not await."""
+        return self._calls.wait_for(self.job(id))
 
-        A dead letter is left as it is: 'dead_letter'.
+    async def cancel(self, id: UUID, reason: str = "cancelled") -> str:
+        """Cancel a job. Returns 'cancelled' if it ended at once, 'processing' if its handler is being told to stop.
+
+        A dead letter has no attempt left to stop: it stays as it is, and this returns 'dead_letter'.
         """
-        return await jobs.cancel(self.calls, id, reason)
+        return await jobs.cancel(self._calls, id, reason)
+
+    def cancel_sync(self, id: UUID, reason: str = "cancelled") -> str:
+        """As `cancel`, for code that does not await."""
+        return self._calls.wait_for(self.cancel(id, reason))
 
     async def revive(self, ids: Sequence[UUID]) -> list[UUID]:
-        """Make dead letters pending again with a full set of attempts; the ids that were revived."""
-        return await jobs.revive(self.calls, ids)
+        """Make dead letters pending again, with a full set of attempts. Returns the ids that were revived."""
+        return await jobs.revive(self._calls, ids)
+
+    def revive_sync(self, ids: Sequence[UUID]) -> list[UUID]:
+        """As `revive`, for code that does not await."""
+        return self._calls.wait_for(self.revive(ids))
 
     async def pause(self, queue: str) -> None:
-        """Claim nothing more from this queue; what runs, finishes."""
-        await queues.pause(self.calls, check_name("queue", queue))
+        """Stop claiming from this queue. Running jobs finish."""
+        await queues.pause(self._calls, check_name("queue", queue))
+
+    def pause_sync(self, queue: str) -> None:
+        """As `pause`, for code that does not await."""
+        self._calls.wait_for(self.pause(queue))
 
     async def resume(self, queue: str) -> None:
         """Claim from this queue again."""
-        await queues.resume(self.calls, check_name("queue", queue))
+        await queues.resume(self._calls, check_name("queue", queue))
+
+    def resume_sync(self, queue: str) -> None:
+        """As `resume`, for code that does not await."""
+        self._calls.wait_for(self.resume(queue))
 
     async def set_queue(
         self,
@@ -229,39 +213,73 @@ class Holdfast:
         on_failure: OnFailure | None = None,
         owned: bool | None = None,
     ) -> None:
-        """Say how the jobs of this queue run that are enqueued from now on; None: as before.
+        """Set how jobs of this queue run that are enqueued from now on; None: as before.
 
         `ordered`: one at a time and in order, per key, unless their task says otherwise; `on_failure`: see `task`.
-        `owned`: each bucket of keys is claimed by one live worker, by the ring, until the pool changes.
+        `owned`: each bucket of keys is claimed by one live worker, chosen by the ring, until the workers change.
         """
         flags = (check_flag("ordered", ordered), skips(on_failure), check_flag("owned", owned))
-        await queues.set_modes(self.calls, check_name("queue", queue), *flags)
+        await queues.set_modes(self._calls, check_name("queue", queue), *flags)
+
+    def set_queue_sync(
+        self,
+        queue: str,
+        *,
+        ordered: bool | None = None,
+        on_failure: OnFailure | None = None,
+        owned: bool | None = None,
+    ) -> None:
+        """As `set_queue`, for code that does not await."""
+        self._calls.wait_for(self.set_queue(queue, ordered=ordered, on_failure=on_failure, owned=owned))
 
     async def drain_workers(self, workers: Sequence[str]) -> list[str]:
-        """Ask these workers to finish what runs, hand back the rest and end; those that were alive.
+        """Ask these workers to finish running jobs, hand back the rest and stop. Returns those that were alive.
 
-        Each notices within its heartbeat interval. One inside an application stops claiming and waits for its block to
-        end.
+        Each notices within its heartbeat interval. An embedded worker stops claiming and waits for its block to end.
         """
-        known = {row["id"] for row in await self.query("views", "workers")}
+        known = {row["id"] for row in await self._calls.run("views", "workers")}
         if unknown := sorted(set(workers) - known):
             raise NotFound(f"There is no worker {', '.join(unknown)}; see holdfast workers list. Nothing was drained")
-        return await members.drain(self.calls, workers)
+        return await members.drain(self._calls, workers)
 
-    async def query(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        """Run the statement of `room/name.sql` on a connection of our own."""
-        return await self.calls.run(room, name, *arguments)
+    def drain_workers_sync(self, workers: Sequence[str]) -> list[str]:
+        """As `drain_workers`, for code that does not await."""
+        return self._calls.wait_for(self.drain_workers(workers))
 
     async def close(self) -> None:
         """Close the connections of this event loop, and those of the synchronous calls.
 
-        A synchronous call that is under way in another thread has 5 seconds to end; then it raises `Unreachable`.
+        A synchronous call that is running in another thread has 5 seconds to end; then it raises `Unreachable`.
         """
-        await self.calls.close()
+        await self._calls.close()
 
     def close_sync(self) -> None:
         """As `close`, for code that does not await."""
         asyncio.run(self.close())
+
+
+class AllOnAsync:
+    """Jobs of several tasks, on a caller's asynchronous connection."""
+
+    def __init__(self, app: Holdfast, caller: Caller) -> None:
+        self._app = app
+        self._caller = caller
+
+    async def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Job]:
+        """Enqueue in the caller's open transaction: accepted exactly when it commits."""
+        return await enqueue_on_async(self._app, self._caller, Batch.of(jobs))
+
+
+class AllOnSync:
+    """Jobs of several tasks, on a caller's synchronous connection."""
+
+    def __init__(self, app: Holdfast, caller: Caller) -> None:
+        self._app = app
+        self._caller = caller
+
+    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Job]:
+        """Enqueue in the caller's open transaction: accepted exactly when it commits."""
+        return enqueue_on_sync(self._app, self._caller, Batch.of(jobs))
 
 
 __all__ = ["Holdfast"]

@@ -1,4 +1,4 @@
-"""Calls of our own: on our own connections, with patience, and with errors in our own words."""
+"""Calls on Holdfast's own connections, with retries, and with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .db.link import backoff, translate
 from .db.portal import Portal
 from .errors import Contended, InvalidInput, SchemaError, Unreachable
 from .inbox import copying, enqueue
-from .model.job import Job
+from .model.terms import NewJob, Stored
 from .probes import probe
 from .schema import migrate
 
 if TYPE_CHECKING:
-    from .tasks import Maker, Orders
+    from .making import Batch
 
 T = TypeVar("T")
 
 COPY_FROM = 500
 """Rows from which `enqueue_many` uses COPY by itself: a third less work for the server, for one more trip."""
 COPY_SLOWEST = 1000
-"""Rows a second that a server is given time for, beyond what any call is given."""
+"""Rows a second: a COPY gets this much more time than any call has."""
 UNKNOWN_TRIES = 8
-"""How often an enqueue of our own is tried, always under the same id, before an unknown outcome is the caller's."""
+"""How often an enqueue is tried, always under the same id, before the caller gets an error with the outcome unknown."""
 REFUSED = "HF001"
-"""SQLSTATE of input that our SQL functions refuse."""
+"""SQLSTATE of input that our SQL functions reject."""
 
 
 class Calls:
@@ -55,52 +55,54 @@ class Calls:
         with self._translated(database):
             return await self._here(database).use(ask)
 
-    async def enqueue(self, maker: Maker, arguments: dict[str, Any]) -> Job:
-        """Enqueue one job; when the answer is lost, ask again under the same id, which cannot add a second."""
-        order = maker.order(arguments)
+    async def enqueue(self, job: NewJob) -> Stored:
+        """Enqueue one job. If the answer is lost, retry under the same id, which cannot add a second job."""
+        database = self._find_database()
 
-        async def one(connection: Connection, repeated: bool) -> Job:
-            if repeated:  # a single statement commits by itself, and so might a late one
-                mark = enqueue.ask_again(maker.database, order)
+        async def one(connection: Connection, retried: bool) -> Stored:
+            if retried:  # a single statement commits by itself, and so might the first try, late
+                mark = enqueue.ask_again(database, job)
                 await connection.execute(mark.sql, *mark.parameters)
-            operation = (enqueue.again if repeated else enqueue.one)(maker.database, order, maker.terms)
+            operation = (enqueue.again if retried else enqueue.one)(database, job)
             return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
 
-        return await self._insist(maker.database, one)
+        return await self._insist(database, one)
 
-    async def enqueue_many(self, maker: Maker, orders: Orders, copy: bool | None) -> list[Job]:
+    async def enqueue_many(self, batch: Batch, copy: bool | None) -> list[Stored]:
         """Enqueue all or none, as patiently as `enqueue`."""
-        if copy and orders.keyed:
-            raise InvalidInput("copy", "COPY cannot look up idempotency keys; leave copy out")
-        by_copy = len(orders) >= COPY_FROM and not orders.keyed if copy is None else copy
-        (orders.next if by_copy else orders.all)()  # the first mistakes are found before anything is sent
+        database = self._find_database()
+        if copy and not batch.copyable:
+            problem = "look up idempotency keys" if batch.unique else "store jobs of different tasks or options"
+            raise InvalidInput("copy", f"COPY cannot {problem}; leave copy out")
+        by_copy = len(batch) >= COPY_FROM and batch.copyable if copy is None else copy
+        (batch.next if by_copy else batch.all)()  # the first mistakes are found before anything is sent
 
-        async def all_of_them(connection: Connection, repeated: bool) -> list[Job]:
-            # A first try that comes late commits nothing that this does not find: the commit is a trip of its own, sent
-            # when all rows were in. They are in the way of a repetition, or it finds them in the archive. If the commit
-            # was never sent, nothing comes of it.
-            if repeated:
-                operation = enqueue.all_again(maker.database, orders.all(), maker.terms)
+        async def all_of_them(connection: Connection, retried: bool) -> list[Stored]:
+            # A first try that arrives late commits nothing that this does not find. Its commit is a trip of its own,
+            # sent when all rows were in: they are in the way of the retry, or it finds them in the archive. If the
+            # commit was never sent, the first try is rolled back.
+            if retried:
+                operation = enqueue.all_again(database, batch.all())
                 return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
             async with connection.transaction():
-                if maker.database.pooler:  # else it is the session's
+                if database.pooler:  # otherwise the session has the limit
                     await connection.execute(end_if_idle(COMMAND_TIMEOUT))
                 if by_copy:
-                    return await _copy(connection, maker, orders)
-                made: list[Job] = []
-                for part in enqueue.many(maker.database, orders.all(), maker.terms):
-                    made += part.decode(await connection.fetch(part.sql, *part.parameters))
+                    return await _copy(connection, database, batch)
+                stored: list[Stored] = []
+                for part in enqueue.many(database, batch.all()):
+                    stored += part.decode(await connection.fetch(part.sql, *part.parameters))
                 probe("enqueue.before_commit")
-            return made
+            return stored
 
-        return await self._insist(maker.database, all_of_them) if len(orders) else []
+        return await self._insist(database, all_of_them) if len(batch) else []
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it on our own event loop, in a thread, and wait."""
+        """Run it on Holdfast's own event loop, in a thread, and wait for the result."""
         return self._portal.run(work)
 
     async def close(self) -> None:
-        """Close the connections of this event loop, and those of `wait_for`, whose calls may end first."""
+        """Close the connections of this event loop, and those of `wait_for` after its calls have ended."""
         await self._close(asyncio.get_running_loop())
         await asyncio.to_thread(self._portal.stop, self._close)
 
@@ -110,13 +112,13 @@ class Calls:
             await connections.close()
 
     async def _insist(self, database: Database, ask: Callable[[Connection, bool], Awaitable[T]]) -> T:
-        """Ask until there is an answer; `ask` is told whether it asked before."""
+        """Ask until there is an answer; `ask` learns whether this is a retry."""
         failures = 0
         while True:
-            repeated = failures > 0
+            retried = failures > 0
             try:
                 with self._translated(database):
-                    return await self._here(database).use(lambda connection: ask(connection, repeated))  # noqa: B023
+                    return await self._here(database).use(lambda connection: ask(connection, retried))  # noqa: B023
             except (Unreachable, Contended):
                 failures += 1
                 if failures == UNKNOWN_TRIES:
@@ -156,25 +158,26 @@ class Calls:
             raise translated from error
 
 
-async def _copy(connection: Connection, maker: Maker, orders: Orders) -> list[Job]:
-    sql, parameters = copying.question(maker.database, maker.terms, len(orders))
-    form = copying.form(len(orders), maker.terms, await connection.fetchrow(sql, *parameters))
+async def _copy(connection: Connection, database: Database, batch: Batch) -> list[Stored]:
+    assert batch.terms is not None
+    sql, parameters = copying.question(database, batch.terms, len(batch))
+    form = copying.form(len(batch), batch.terms, await connection.fetchrow(sql, *parameters))
     mistakes: list[Exception] = []
 
     async def source() -> AsyncIterator[bytes]:
-        yield form.before + form.encode(orders.made)
+        yield form.before + form.encode(batch.made)
         try:
-            while not connection.is_closed() and (chunk := orders.next()):
+            while not connection.is_closed() and (chunk := batch.next()):
                 yield form.encode(chunk)
-                await asyncio.sleep(0)  # others of this event loop need not wait for all of it
+                await asyncio.sleep(0)  # let others on this event loop run
         except Exception as mistake:
             mistakes.append(mistake)  # raised from here, it would cost a cancel request and the connection
         yield form.after
 
     await connection.copy_to_table(
-        "inbox", schema_name=maker.database.schema, columns=form.columns, source=source(), format=form.format,
-        timeout=COMMAND_TIMEOUT + len(orders) / COPY_SLOWEST,
+        "inbox", schema_name=database.schema, columns=form.columns, source=source(), format=form.format,
+        timeout=COMMAND_TIMEOUT + len(batch) / COPY_SLOWEST,
     )  # fmt: skip
     if mistakes:
         raise mistakes[0]
-    return [Job(order.id) for order in orders.made]
+    return [Stored(job.id) for job in batch.made]

@@ -1,4 +1,4 @@
-"""What a task is: its name, its handler, its terms, and the arguments that it takes."""
+"""What a task is: its name, its handler, its options, and the arguments that it takes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .model.durations import Duration, seconds
 from .model.limits import PRIORITIES, check_flag, check_int, check_name
 
 OnFailure = typing.Literal["block", "skip"]
-"""What a failed job means for the next ones of its ordered key: they wait for it, or go on while it waits."""
+"""What a failed job means for the next ones of its ordered key: they wait for its retry, or run meanwhile."""
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
-"""Makes a payload of one version into one of the next."""
+"""Converts a payload of one version to the next version."""
 
 
 class Runs(Enum):
@@ -30,7 +30,7 @@ class Runs(Enum):
     ON_LOOP = "on the worker's event loop"
     IN_TRANSACTION = "on the event loop, in a transaction that commits with the ending"
     IN_THREAD = "in a thread of the worker"
-    IN_PROCESS = "in a process of its own"
+    IN_PROCESS = "in a separate process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,19 @@ class Definition:
 
     @property
     def stoppable(self) -> bool:
-        """Can an attempt be ended from outside? A thread cannot."""
+        """Can an attempt be stopped from outside? A thread cannot."""
         return self.runs is not Runs.IN_THREAD
 
     @property
     def oldest(self) -> int:
-        """The oldest payload version that can still be brought up to date."""
+        """The oldest payload version that the upcasts can convert."""
         version = self.version
         while version - 1 in self.upcasts:
             version -= 1
         return version
 
     def decode(self, payload: str, version: int) -> dict[str, Any]:
-        """The arguments of a stored payload, brought up to this version and checked against the types."""
+        """The arguments of a stored payload, converted to this version and checked against the types."""
         try:
             if version < self.version:
                 plain = msgspec.json.decode(payload)
@@ -87,20 +87,42 @@ class Definition:
         return arguments
 
 
+class TaskOptions(typing.TypedDict, total=False):
+    """The options of `Holdfast.task`. `define` has their defaults."""
+
+    name: str | None
+    """Stored with every job, so keep it when the function is renamed; None: the function's name."""
+    queue: str
+    max_attempts: int
+    priority: int
+    """0 (first) to 3 (last)."""
+    timeout: Duration
+    """Of one attempt."""
+    version: int
+    """Of its payloads: raise it when the arguments change, and add an `upcast` for jobs in flight."""
+    ordered: bool | None
+    """One at a time and in order, per queue and key; None: as the queue says."""
+    on_failure: OnFailure | None
+    """While a failed job of an ordered key waits for its retry, the others of the key wait too ('block') or run
+    ('skip')."""
+    process: bool
+    """Run it in a separate process, for work that keeps a core busy or may crash."""
+
+
 def define(
     function: Handler,
     *,
-    name: str | None,
-    queue: str,
-    max_attempts: int,
-    priority: int,
-    timeout: Duration,
-    version: int,
+    name: str | None = None,
+    queue: str = "default",
+    max_attempts: int = 5,
+    priority: int = 1,
+    timeout: Duration = "1h",
+    version: int = 1,
     ordered: bool | None = None,
     on_failure: OnFailure | None = None,
     process: bool = False,
 ) -> Definition:
-    """Read a handler's signature; refuse what cannot be stored or called later."""
+    """Read a handler's signature; reject what cannot be stored or called later."""
     _check_function(function)
     kind = check_name("name", name or getattr(function, "__name__", "<lambda>"))
     if kind == "<lambda>" or "<locals>" in kind:
@@ -208,7 +230,7 @@ def _from_plain(kind: type, value: Any) -> Any:
 
 
 def bind(definition: Definition, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by name; refuses unknown and missing ones."""
+    """Arguments by name; rejects unknown and missing ones."""
     names = definition.names
     if not arguments and type(keywords) is dict and keywords.keys() == definition.name_set:
         return keywords

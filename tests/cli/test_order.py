@@ -12,7 +12,10 @@ LIVE = """
 
 
 def enqueue(shell: Shell, skips: bool = False) -> UUID:
-    (row,) = shell.sql("select holdfast.enqueue('pay', key => 'order:1', ordered => true, skips => %s) as id", skips)
+    (row,) = shell.sql(
+        "select holdfast.enqueue('pay', key => 'order:1', ordered => true, on_failure => %s) as id",
+        "skip" if skips else "block",
+    )
     return UUID(str(row["id"]))
 
 

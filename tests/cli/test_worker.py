@@ -98,7 +98,7 @@ def test_settings_from_variables(shell: Shell) -> None:
     with working(shell, **flags) as (_, log):
         wait_until(lambda: bool(shell.sql("select id from holdfast.workers")))
         (row,) = shell.sql("select metadata from holdfast.workers")
-        assert "no task of shop:hf names queue night" in log.read_text()
+        assert "no task of shop:hf uses queue night" in log.read_text()
     metadata = row["metadata"]
     assert isinstance(metadata, dict)
     assert (metadata["queues"], metadata["concurrency"], metadata["lease"]) == (["mail", "night"], 3, 12)

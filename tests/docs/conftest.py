@@ -22,7 +22,7 @@ async def run_jobs(app: Holdfast) -> None:
 
 
 async def _open_jobs(app: Holdfast) -> int:
-    return sum(row["due"] + row["processing"] for row in await app.query("views", "queues"))
+    return sum(row["due"] + row["processing"] for row in await app._calls.run("views", "queues"))
 
 
 async def run_python(block: Block, names: dict[str, Any]) -> None:

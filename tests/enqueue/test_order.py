@@ -67,11 +67,11 @@ async def test_the_task_has_the_last_word(hf: Holdfast, inbox: Inbox, queue: str
 
 
 async def test_sql_says_it(hf: Holdfast, inbox: Inbox, queue: str) -> None:
-    ask = "select holdfast.enqueue('pay', queue => $1, key => 'k', ordered => $2, skips => $3)"
+    ask = "select holdfast.enqueue('pay', queue => $1, key => 'k', ordered => $2, on_failure => $3)"
     await inbox.connection.fetch(ask, queue, True, None)
     await hf.set_queue(queue, ordered=True, on_failure="skip")
     await inbox.connection.fetch(ask, queue, None, None)
-    await inbox.connection.fetch(ask, queue, False, False)
+    await inbox.connection.fetch(ask, queue, False, "block")
     assert [tuple(row)[:2] for row in await inbox.jobs(FLAGS)] == [(True, False), (True, True), (False, False)]
 
 

@@ -17,6 +17,9 @@ from tests.support.pooler import direct
 from holdfast import Holdfast, IdempotencyConflict, Task
 from holdfast.model.ids import new_id
 from holdfast.model.payload import encode
+from holdfast.model.terms import Terms
+
+TERMS = Terms(kind="job", queue="default", priority=1, max_attempts=5, version=1)
 
 
 async def test_the_defaults(inbox: Inbox) -> None:
@@ -219,11 +222,11 @@ async def test_a_key_outlives_its_job(inbox: Inbox, send_receipt: Task[..., None
 async def test_the_xid_is_drawn_before_the_clock_is_read(hf: Holdfast, inbox: Inbox) -> None:
     """The claim floor takes a time for safe when no older transaction is left: a row must not carry an earlier one."""
     async with inbox.connection.transaction():
-        await inbox.connection.fetchval(hf.database.sql("inbox", "enqueue_copy"), "default", None, None, None, None, 1)
+        await inbox.connection.fetchval(hf._database.sql("inbox", "enqueue_copy"), TERMS.text, 1)
         assert await inbox.connection.fetchval("select pg_current_xact_id_if_assigned()") is not None
-    for name, arguments in (("enqueue", 13), ("enqueue_many", 13)):
+    for name, arguments in (("enqueue", 13), ("enqueue_many", 6)):
         nothing = ", ".join(["null"] * arguments)
-        await inbox.connection.execute(f"prepare the_plan as {hf.database.sql('inbox', name)}")
+        await inbox.connection.execute(f"prepare the_plan as {hf._database.sql('inbox', name)}")
         plan: list[Any] = await inbox.connection.fetch(f"explain execute the_plan ({nothing})")
         await inbox.connection.execute("deallocate the_plan")
         assert "One-Time Filter: (pg_current_xact_id() IS NOT NULL)" in "\n".join(line[0] for line in plan)

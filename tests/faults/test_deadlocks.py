@@ -76,7 +76,7 @@ async def test_nothing_deadlocks_and_nothing_sticks(migrated_url: str) -> None:
     async def executor(number: int) -> int:
         """A worker of the old school: claims, then renews, ends and loses rows in batches of every shape."""
         name = f"executor-{number}"
-        links = [Link(hf.database, f"{what} {name}") for what in ("claim", "write", "keeper")]
+        links = [Link(hf._database, f"{what} {name}") for what in ("claim", "write", "keeper")]
         claimer = Claimer(links[0], name, ["default"], Known({"step": (1, 1)}), 0.05)
 
         async def work() -> None:
@@ -104,7 +104,7 @@ async def test_nothing_deadlocks_and_nothing_sticks(migrated_url: str) -> None:
         await hf.revive(random.sample(ids, min(50, len(ids))))
 
     async def sweep() -> int:
-        house = Housekeeper(hf.database, 0.001, 0)
+        house = Housekeeper(hf._database, 0.001, 0)
         try:
             return await repeat(house.round, until)
         finally:
@@ -119,7 +119,7 @@ async def test_nothing_deadlocks_and_nothing_sticks(migrated_url: str) -> None:
             assert all(rounds), rounds
             print("rounds", rounds)
             # Nothing sticks: once the storm is over, everything ends.
-            house = Housekeeper(hf.database, 0.001, 0)
+            house = Housekeeper(hf._database, 0.001, 0)
             deadline = time.monotonic() + 60
             while inbox.one("select count(*) from holdfast.inbox where status in ('pending', 'processing')"):
                 assert time.monotonic() < deadline, inbox.rows("select status, count(*) from holdfast.inbox group by 1")

@@ -43,7 +43,7 @@ def test_so_does_one_under_a_supervisor(inbox: Inbox, fleet: Fleet) -> None:
 
 async def test_one_that_has_left_is_not_missed(hf: Holdfast, inbox: Inbox) -> None:
     """Between its last word and the end of its process, its supervisor still beats for it."""
-    link = Link(hf.database, "keeper")
+    link = Link(hf._database, "keeper")
     async with hf.worker(lease=1) as worker:
         pass
     assert await members.heartbeat(link, {worker.name: {}, "another": {}}) == {worker.name: "dead"}

@@ -12,6 +12,8 @@ from uuid import UUID
 
 from tests.support.inbox import claim_lanes, guarded_arguments
 
+from holdfast.model.terms import Terms
+
 ROOMS = ("inbox", "queues", "housekeeping", "ownership")
 LARGE = ("inbox", "archive", "dedupe", "once")
 """Tables that grow. The others hold a few rows per queue, worker, chore or setting, and may be read in any way."""
@@ -78,14 +80,10 @@ KNOWN = f"""
 def once(id: UUID | None, idempotency_key: str | None) -> tuple[Any, ...]:
     """Arguments of enqueue_once."""
     ids = [str(id) if id else None]
-    return (
-        ids, ["k"], ['{"type": "job"}'], [idempotency_key], "job", "default", 1, None, None, 5, 1, None, None, None,
-    )  # fmt: skip
+    return ids, ["k"], ['{"type": "job"}'], [idempotency_key], [1], [TERMS.text]
 
 
-def enqueued(*many: Any) -> tuple[Any, ...]:
-    """Arguments of enqueue and enqueue_many after the jobs' own."""
-    return (*many, "default", 1, None, None, 5, 1, None, None, None)
+TERMS = Terms(kind="job", queue="default", priority=1, max_attempts=5, version=1)
 
 
 HOT: dict[str, Expected] = {
@@ -128,9 +126,11 @@ HOT: dict[str, Expected] = {
     "inbox/once_enter": Expected({**PKEY, **ONCE}, [("key", IDS[0], 5)]),
     "inbox/once_finish": Expected(ONCE, [("key", 5)]),
     # Producers and operators, on connections that have nobody's planner settings
-    "inbox/enqueue": Expected({}, [enqueued(str(NEW), "k", 1, '{"type": "job"}')], worker=False),
-    "inbox/enqueue_many": Expected({}, [enqueued([str(NEW)], ["k"], [1], ['{"type": "job"}'])], worker=False),
-    "inbox/enqueue_copy": Expected({}, [("default", None, None, None, None, 1)], worker=False),
+    "inbox/enqueue": Expected({}, [(str(NEW), "k", 1, '{"type": "job"}', *(TERMS.plain or ()))], worker=False),
+    "inbox/enqueue_many": Expected(
+        {}, [([str(NEW)], ["k"], [1], ['{"type": "job"}'], [1], [TERMS.text])], worker=False
+    ),
+    "inbox/enqueue_copy": Expected({}, [(TERMS.text, 1)], worker=False),
     "inbox/enqueue_once": Expected(
         {},
         [once(NEW, "new"), once(NEW, "new"), once(LIVE, None), once(None, "by hand"), once(ENDED, "ended")],

@@ -76,10 +76,10 @@ def test_what_is_shown_without_an_address(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_schema_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_SCHEMA", "work_b")
-    assert Holdfast().database.schema == "work_b"
-    assert Holdfast(schema="given").database.schema == "given"
+    assert Holdfast()._database.schema == "work_b"
+    assert Holdfast(schema="given")._database.schema == "given"
     monkeypatch.setenv("HOLDFAST_SCHEMA", "")
-    assert Holdfast().database.schema == "holdfast"
+    assert Holdfast()._database.schema == "holdfast"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,8 @@ def test_a_task_stays_the_function_it_was(hf: Holdfast) -> None:
     assert add(1) == 3
     assert add.__doc__ == "Adds."
     assert str(inspect.signature(add)) == "(a: int, b: int = 2) -> int"
-    coroutine = waits(None, 1)
+    nothing: Any = None
+    coroutine = waits(nothing, 1)
     assert inspect.iscoroutine(coroutine)
     coroutine.close()
 

@@ -1,15 +1,15 @@
 """The options of `on()`, durations, names and keys: refused by name, before anything is sent."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
-from holdfast import ConfigurationError, Holdfast, InvalidInput
+from holdfast import ConfigurationError, EnqueueOptions, Holdfast, InvalidInput
+from holdfast.making import Maker
 from holdfast.model.durations import seconds
 from holdfast.model.limits import check_schema
-from holdfast.tasks import Maker, Options
 
 app = Holdfast("postgresql://nobody@nowhere/none")
 
@@ -44,7 +44,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize(("options", "field", "word"), REFUSED.values(), ids=REFUSED.keys())
 def test_a_bad_option_is_refused_by_name(options: dict[str, Any], field: str, word: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        Maker(None, app.limits, send.definition, Options(**options)).order({"order_id": 1})
+        Maker(app.limits, send.definition, cast(EnqueueOptions, options)).one((1,), {})
     assert refused.value.field == field
     assert word in str(refused.value)
 
@@ -76,8 +76,8 @@ async def test_one_key_cannot_stand_for_many() -> None:
 
 def test_options_add_up() -> None:
     chosen = send.options(key="a").options(delay="5m")
-    assert chosen._options == Options(key="a", delay="5m")
-    assert send._options == Options()
+    assert chosen._options == {"key": "a", "delay": "5m"}
+    assert send._options == {}
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Holdfast, InvalidInput, InvalidPayload, Limits, Task
-from holdfast.definitions import bind
+from holdfast.making import Maker
 from holdfast.model.payload import encode, encode_value
-from holdfast.tasks import Maker, Options
 
 app = Holdfast("postgresql://nobody@nowhere/none")
 
@@ -62,9 +61,7 @@ def typed(
 
 def stored(task: Task[..., Any], *arguments: Any, **keywords: Any) -> str:
     """The payload that an enqueue would send."""
-    definition = task.definition
-    maker = Maker(None, app.limits, definition, Options())
-    return maker.order(bind(definition, arguments, keywords)).payload
+    return Maker(app.limits, task.definition, {}).one(arguments, keywords).payload
 
 
 endless: list[Any] = []

@@ -8,11 +8,10 @@ from pathlib import Path
 import holdfast
 
 NAMES = {
-    "Cancelled", "ConfigurationError", "Contended", "Context", "Fail", "Holdfast", "HoldfastError",
-    "IdempotencyConflict",
-    "InvalidInput", "InvalidPayload", "Job", "JobState", "LeaseLost", "Limits", "NotFound", "NotInTransaction",
-    "SchemaError", "Snooze", "Task", "Timeout", "TxContext", "Unreachable", "UnsafeServer", "__version__",
-    "substream",
+    "Cancelled", "ConfigurationError", "Contended", "Context", "EmbeddedWorker", "EnqueueOptions", "Fail", "Holdfast",
+    "HoldfastError", "IdempotencyConflict", "InvalidInput", "InvalidPayload", "Job", "JobState", "LeaseLost", "Limits",
+    "NewJob", "NotFound", "NotInTransaction", "SchemaError", "Snooze", "Task", "TaskOptions", "Timeout", "TxContext",
+    "Unreachable", "UnsafeServer", "WorkerOptions", "__version__", "substream",
 }  # fmt: skip
 
 

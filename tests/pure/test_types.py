@@ -44,17 +44,36 @@ async def nothing(ctx: Context) -> None: ...
 
 # Called as written
 reveal_type(plain(1))  #> int
-reveal_type(told)  #> holdfast.tasks.Task[[order_id: int], typing.Coroutine[Any, Any, str]]
-reveal_type(writes)  #> holdfast.tasks.Task[[order_id: int], typing.Coroutine[Any, Any, None]]
+plain("1")  #> incompatible type "str"; expected "int"
+plain()  #> Missing positional argument "order_id"
+plain.options(key="a")(1)
+
+
+async def direct(ctx: Context, tx: TxContext) -> None:
+    reveal_type(await told(ctx, 1))  #> str
+    await told(tx, order_id=1)
+    await told(1)  #> incompatible type "int"; expected "Context"
+    await told(ctx, "1")  #> incompatible type "str"; expected "int"
+    await writes(tx, 1)
+    await writes(ctx, 1)  #> incompatible type "Context"; expected "TxContext"
+    await nothing(ctx)
+
+
+reveal_type(told)  #> holdfast.tasks.ContextTask[[order_id: int], typing.Coroutine[Any, Any, str]]
+reveal_type(writes)  #> holdfast.tasks.TxTask[[order_id: int], typing.Coroutine[Any, Any, None]]
 
 
 # Enqueue's signature is the function's without ctx
 async def own() -> None:
-    reveal_type(await plain.enqueue(1, note="x"))  #> holdfast.model.job.Job
-    reveal_type(await told.enqueue(order_id=1))  #> holdfast.model.job.Job
-    reveal_type(plain.enqueue_sync(1))  #> holdfast.model.job.Job
-    reveal_type(await plain.enqueue_many([{"order_id": 1}]))  #> list[holdfast.model.job.Job]
+    reveal_type(await plain.enqueue(1, note="x"))  #> holdfast.job.Job
+    reveal_type(await told.enqueue(order_id=1))  #> holdfast.job.Job
+    reveal_type(plain.enqueue_sync(1))  #> holdfast.job.Job
+    reveal_type(await plain.enqueue_many([{"order_id": 1}]))  #> list[holdfast.job.Job]
     await nothing.enqueue()
+    reveal_type(await hf.enqueue_many([plain.job(1), told.options(key="a").job(order_id=1)]))  #> list[holdfast.job.Job]
+    plain.job("1")  #> incompatible type "str"; expected "int"
+    reveal_type(await (await plain.enqueue(1)).status())  #> str
+    reveal_type(plain.enqueue_sync(1).status_sync())  #> str
     await told.options(key="order:1", delay="5m").enqueue(order_id=1)
     await plain.enqueue("1")  #> incompatible type "str"; expected "int"
     await plain.enqueue()  #> Missing positional argument "order_id"
@@ -73,22 +92,24 @@ async def awaited(
     session: AsyncSession,
     connection: AsyncConnection,
 ) -> None:
-    reveal_type(await told.on(pg, key="a").enqueue(order_id=1))  #> holdfast.model.job.Job
-    w1 = reveal_type(told.on(apg).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.model.job.Job]
-    w2 = reveal_type(told.on(session).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.model.job.Job]
-    w3 = reveal_type(told.on(connection).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.model.job.Job]
+    reveal_type(await told.on(pg, key="a").enqueue(order_id=1))  #> holdfast.job.Job
+    w1 = reveal_type(told.on(apg).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.job.Job]
+    w2 = reveal_type(told.on(session).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.job.Job]
+    w3 = reveal_type(told.on(connection).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.job.Job]
     async with pool.acquire() as proxy:
-        w4 = reveal_type(told.on(proxy).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.model.job.Job]
+        w4 = reveal_type(told.on(proxy).enqueue(order_id=1))  #> typing.Coroutine[Any, Any, holdfast.job.Job]
+    reveal_type(await hf.on(pg).enqueue_many([plain.job(1)]))  #> list[holdfast.job.Job]
     told.on(pg).enqueue(order_id=1)  #> Are you missing an await?
     await told.on(pg).enqueue(order_id="1")  #> incompatible type "str"; expected "int"
-    reveal_type(await told.on(pg).enqueue_many([{"order_id": 1}]))  #> list[holdfast.model.job.Job]
+    reveal_type(await told.on(pg).enqueue_many([{"order_id": 1}]))  #> list[holdfast.job.Job]
 
 
 def at_once(pg: psycopg.Connection[TupleRow], session: Session, connection: Connection) -> None:
-    reveal_type(told.on(pg, key="a").enqueue(order_id=1))  #> holdfast.model.job.Job
-    reveal_type(told.on(session).enqueue(order_id=1))  #> holdfast.model.job.Job
-    reveal_type(told.on(connection).enqueue(order_id=1))  #> holdfast.model.job.Job
-    reveal_type(told.on(session).enqueue_many([{"order_id": 1}]))  #> list[holdfast.model.job.Job]
+    reveal_type(told.on(pg, key="a").enqueue(order_id=1))  #> holdfast.job.Job
+    reveal_type(told.on(session).enqueue(order_id=1))  #> holdfast.job.Job
+    reveal_type(told.on(connection).enqueue(order_id=1))  #> holdfast.job.Job
+    reveal_type(told.on(session).enqueue_many([{"order_id": 1}]))  #> list[holdfast.job.Job]
+    reveal_type(hf.on(session).enqueue_many([plain.job(1)]))  #> list[holdfast.job.Job]
     told.on(session).enqueue()  #> Missing positional argument "order_id"
 
 

@@ -218,7 +218,7 @@ async def test_many_short_jobs_under_a_sweeping_housekeeper_run_once_each(hf: Ho
     async def count(n: int) -> None:
         ran.append(n)
 
-    house = Housekeeper(hf.database, 0.01, 0)
+    house = Housekeeper(hf._database, 0.01, 0)
     async with hf.worker(**{**FAST, "concurrency": 50, "lease": 5}) as worker:
         await count.enqueue_many([{"n": n} for n in range(3000)])
         sweeping = asyncio.create_task(house.run())

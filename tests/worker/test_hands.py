@@ -59,10 +59,10 @@ async def bench(hf: Holdfast) -> AsyncIterator[Bench]:
 
     settings = WorkerSettings(lease=LEASE)
     definitions = {kind: task.definition for kind, task in hf.tasks.items()}
-    link, ledger, tally = Link(hf.database, "write"), Ledger(), Tally()
+    link, ledger, tally = Link(hf._database, "write"), Ledger(), Tally()
     completer = Completer(link, ledger, Occurrences(tally), LEASE, batch=10)
     completer.start()
-    runner = JobRunner(hf.database, definitions, settings, Occurrences(tally))
+    runner = JobRunner(hf._database, definitions, settings, Occurrences(tally))
     hands = Hands(definitions, settings, ledger, Occurrences(tally), completer, asyncio.Event())
     yield Bench(hands, completer, runner, ledger, tally, ran)
     await completer.close(within=10)

@@ -109,7 +109,7 @@ async def test_it_has_no_share_of_what_others_can_take(hf: Holdfast, inbox: Inbo
 
     async with engine(hf, Suspects.ONLY) as isolation, engine(hf, Suspects.LEFT) as ordinary:
         assert set(inbox.workers()) == {isolation.name, ordinary.name}
-        link = Link(hf.database, "test")
+        link = Link(hf._database, "test")
         assert await shares.live(link, ["default"]) == {"default": {ordinary.name}}
         await link.close()
 

@@ -28,7 +28,7 @@ def command(seconds: float, as_json: bool, schema: str) -> None:
     Progress goes to standard error.
     """
     try:
-        found = run(schema, lambda app: measure(app.database, seconds, _tell))
+        found = run(schema, lambda app: measure(app._database, seconds, _tell))
     except Interrupted as interrupted:
         click.echo(f"Stopped. The schema {interrupted.schema} is gone.", err=True)
         sys.exit(128 + interrupted.number)

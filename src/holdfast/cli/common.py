@@ -73,12 +73,12 @@ def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
             return await work(app)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError):
             raise SchemaError(
-                f"There is no schema {schema!r} at {app.database.shown}. Run: {migrate.command(schema)}"
+                f"There is no schema {schema!r} at {app._database.shown}. Run: {migrate.command(schema)}"
             ) from None
         except asyncpg.PostgresError as error:
             raise _in_words(error, app) from None
         except (OSError, asyncpg.InterfaceError) as error:
-            raise app.database.unreachable(error) from None
+            raise app._database.unreachable(error) from None
         finally:
             await app.close()
 
@@ -86,10 +86,10 @@ def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
 
 
 def _in_words(error: asyncpg.PostgresError, app: Holdfast) -> HoldfastError:
-    if (refusal := app.database.refusal(error)) is not None:
+    if (refusal := app._database.refusal(error)) is not None:
         return refusal
     if isinstance(translated := translate(error), Unreachable):
-        return app.database.unreachable(error)
+        return app._database.unreachable(error)
     if isinstance(translated, HoldfastError):
         return translated
     more = " ".join(f"({text})" for text in (error.detail, error.hint) if text)

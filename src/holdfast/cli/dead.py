@@ -29,7 +29,7 @@ async def _find(
     app: Holdfast, queue: str | None, kind: str | None, error: str | None, since: str | None, limit: int
 ) -> list[dict[str, Any]]:
     within = seconds(since, "since") if since else None
-    return [plain(row) for row in await app.query("views", "dead", queue, kind, error, within, limit)]
+    return [plain(row) for row in await app._calls.run("views", "dead", queue, kind, error, within, limit)]
 
 
 @click.group()

@@ -60,7 +60,7 @@ def command(
             check_key(name, value)
 
     async def work(app: Holdfast) -> str:
-        rows = await app.query(
+        rows = await app._calls.run(
             "inbox", "enqueue_call", kind, arguments, check_name("queue", queue), key, wait, priority, idempotency_key,
             max_attempts, version,
         )  # fmt: skip

@@ -39,10 +39,10 @@ def command(max_age: float, no_workers: bool, as_json: bool, schema: str) -> Non
 
 
 async def _examine(app: Holdfast, max_age: float, no_workers: bool) -> dict[str, Any]:
-    connection = await app.database.connect("health")
+    connection = await app._database.connect("health")
     try:
         await check_server(connection)
-        await migrate.check(connection, app.database.schema)
+        await migrate.check(connection, app._database.schema)
     finally:
         await connection.close()
     facts = await gather(app)

@@ -32,7 +32,7 @@ def list_(status: str | None, queue: str | None, kind: str | None, limit: int, a
     view = "jobs_ended" if status in ENDED else "jobs_live"
 
     async def work(app: Holdfast) -> list[dict[str, Any]]:
-        return [plain(row) for row in await app.query("views", view, status, queue, kind, limit)]
+        return [plain(row) for row in await app._calls.run("views", view, status, queue, kind, limit)]
 
     rows = run(schema, work)
     if as_json:
@@ -51,7 +51,7 @@ def show(id: UUID, as_json: bool, schema: str) -> None:
     """Show one job: owner, lease, attempts, every error, and what happens next."""
 
     async def work(app: Holdfast) -> dict[str, Any]:
-        rows = await app.query("views", "job", id)
+        rows = await app._calls.run("views", "job", id)
         if not rows:
             raise NotFound(f"There is no job {id} in schema {schema}; ended jobs are kept for archive_days")
         return plain(rows[0])

@@ -21,7 +21,7 @@ def command(check: bool, sql: bool, schema: str) -> None:
         click.echo(migrate.script(schema), nl=False)
         return
     if check:
-        missing = run(schema, lambda app: migrate.pending(app.database))
+        missing = run(schema, lambda app: migrate.pending(app._database))
         for step in missing:
             click.echo(f"missing: {step.title}")
         if not missing:

@@ -24,7 +24,7 @@ def list_(as_json: bool, schema: str) -> None:
     """List queues: depth, and how long the oldest due job has waited."""
 
     async def work(app: Holdfast) -> list[dict[str, Any]]:
-        return [plain(row) for row in await app.query("views", "queues")]
+        return [plain(row) for row in await app._calls.run("views", "queues")]
 
     rows = run(schema, work)
     if as_json:
@@ -52,7 +52,7 @@ def set_(queue: str, ordered: bool | None, on_failure: OnFailure | None, owned: 
 
     async def work(app: Holdfast) -> str:
         await app.set_queue(queue, ordered=ordered, on_failure=on_failure, owned=owned)
-        return str(next(row["mode"] for row in await app.query("views", "queues") if row["queue"] == queue))
+        return str(next(row["mode"] for row in await app._calls.run("views", "queues") if row["queue"] == queue))
 
     click.echo(f"queue {queue}: {run(schema, work)}")
 
@@ -69,7 +69,7 @@ def keys(queue: str | None, limit: int, as_json: bool, schema: str) -> None:
     """
 
     async def work(app: Holdfast) -> list[dict[str, Any]]:
-        return [plain(row) for row in await app.query("views", "hot_keys", queue, limit, PAGES)]
+        return [plain(row) for row in await app._calls.run("views", "hot_keys", queue, limit, PAGES)]
 
     rows = run(schema, work)
     if as_json:

@@ -55,8 +55,8 @@ def _counted(rows: int) -> str:
 
 async def gather(app: Holdfast) -> dict[str, Any]:
     """Everything that `stats` shows."""
-    queues = [plain(row) for row in await app.query("views", "queues")]
-    workers = [plain(row) for row in await app.query("views", "workers")]
+    queues = [plain(row) for row in await app._calls.run("views", "queues")]
+    workers = [plain(row) for row in await app._calls.run("views", "workers")]
     live = [worker["metadata"].get("counters", {}) for worker in workers if worker["live"]]
     started = sum(counters.get("started", 0) for counters in live)
     retried = sum(counters.get("retried", 0) + counters.get("dead", 0) for counters in live)
@@ -69,6 +69,6 @@ async def gather(app: Holdfast) -> dict[str, Any]:
         "live_workers": len(live),
         "up": max((worker["up"] for worker in workers if worker["live"]), default=0.0),
         "queues": queues,
-        "unclaimable": [plain(row) for row in await app.query("views", "unclaimable")],
-        "chores": [plain(row) for row in await app.query("views", "chores", COUNTED)],
+        "unclaimable": [plain(row) for row in await app._calls.run("views", "unclaimable")],
+        "chores": [plain(row) for row in await app._calls.run("views", "chores", COUNTED)],
     }

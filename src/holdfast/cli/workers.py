@@ -18,7 +18,7 @@ def command() -> None:
 
 
 async def _workers(app: Holdfast) -> list[Row]:
-    return [plain(row) for row in await app.query("views", "workers")]
+    return [plain(row) for row in await app._calls.run("views", "workers")]
 
 
 def _queues(row: Row) -> list[str]:
@@ -43,7 +43,7 @@ def list_(as_json: bool, schema: str) -> None:
 
     async def work(app: Holdfast) -> list[Row]:
         rows = await _workers(app)
-        shares = {name: _ring(rows, name).shares() for (name,) in await app.query("views", "owned")}
+        shares = {name: _ring(rows, name).shares() for (name,) in await app._calls.run("views", "owned")}
         for row in rows:
             row["shares"] = {name: share[row["id"]] for name, share in shares.items() if row["id"] in share}
         return rows
@@ -80,7 +80,7 @@ def owner(key: str, queue: str, as_json: bool, schema: str) -> None:
 
     async def work(app: Holdfast) -> Row:
         ring = _ring(await _workers(app), queue)
-        owned = queue in {name for (name,) in await app.query("views", "owned")}
+        owned = queue in {name for (name,) in await app._calls.run("views", "owned")}
         return {"key": key, "queue": queue, "bucket": number, "owner": ring.owner(number), "owned": owned}
 
     found = run(schema, work)

@@ -1,8 +1,8 @@
-"""Very many jobs, by COPY: some at a time, so that the server stores the first while the last are made.
+"""Enqueue very many jobs by COPY, some at a time: the server stores the first while the last are made.
 
-In lines of text, or, from BINARY_FROM jobs on, in rows of bytes. Those cost the server less each, but it makes room
-for a thousand of them before it stores any, and throws that away with the call: in calls of a thousand, an eighth of
-the time. Lines it stores after 64 KB.
+Fewer than BINARY_FROM jobs are sent as lines of text, more as binary rows. A binary row costs the server less, but it
+allocates room for a thousand rows before it stores any, and frees it after the call: for calls of a thousand rows that
+is an eighth of the time. Lines are stored after 64 KB.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from ..db.callers import Row
 from ..db.database import Database
 from ..model.keys import bucket
-from .enqueue import Order, Terms
+from ..model.terms import NewJob, Terms
 
 BINARY_FROM = 2000
 
 
 def question(database: Database, terms: Terms, number: int) -> tuple[str, tuple[object, ...]]:
-    """What to ask the server before a COPY of so many; `form` takes the answer."""
-    parameters = (terms.queue, terms.ordered, terms.skips, terms.delay, terms.instant, number)
-    return database.sql("inbox", "enqueue_copy"), parameters
+    """What to ask the server before a COPY of `number` jobs; `form` takes the answer."""
+    return database.sql("inbox", "enqueue_copy"), (terms.text, number)
 
 
 def form(number: int, terms: Terms, answer: Row) -> Lines | Bytes:
-    """How to send so many orders. The answer's time is the server's, taken after the transaction drew its xid."""
+    """How to send `number` jobs. The time in the answer is the server's, taken after the transaction drew its xid."""
     now, ordered, skips, owned = answer[:4]
     at = max(terms.at, now) if terms.at is not None else now + timedelta(seconds=terms.delay or 0)
-    values = (terms.queue, terms.priority, terms.max_attempts, terms.version, terms.headers, ordered, skips, owned)
+    headers = msgspec.json.encode(terms.headers).decode() if terms.headers is not None else None
+    values = (terms.queue, terms.priority, terms.max_attempts, terms.version, headers, ordered, skips, owned)
     said = {name: value for name, value in zip(COMMON, values, strict=True) if value != COMMON[name].usual}
     return (Lines if number < BINARY_FROM else Bytes)({"available_at": at, **said})
 
@@ -48,13 +50,13 @@ class Lines:
         self.columns = (*OF_EACH, *common)
         self._same = "\t".join(_escaped(str(value)) for value in common.values())
 
-    def encode(self, orders: Sequence[Order]) -> bytes:
+    def encode(self, jobs: Sequence[NewJob]) -> bytes:
         same = self._same
         lines = []
-        for order in orders:
-            id = str(order.id)
-            key, shown = (id, id) if order.key is None else (order.key, _escaped(order.key))
-            payload = order.payload.replace("\\", "\\\\")  # JSON holds none of the other characters as they are
+        for job in jobs:
+            id = str(job.id)
+            key, shown = (id, id) if job.key is None else (job.key, _escaped(job.key))
+            payload = job.payload.replace("\\", "\\\\")  # JSON holds none of the other characters as they are
             lines.append(f"{id}\t{shown}\t{bucket(key)}\t{payload}\t{same}\n")
         return "".join(lines).encode()
 
@@ -79,14 +81,14 @@ class Bytes:
         ]
         self._same = b"".join(len(field).to_bytes(4, "big") + field for field in fields)
 
-    def encode(self, orders: Sequence[Order]) -> bytes:
+    def encode(self, jobs: Sequence[NewJob]) -> bytes:
         width, same = len(self.columns), self._same
         parts: list[bytes] = []
-        for order in orders:
-            key = order.key if order.key is not None else str(order.id)
-            key_bytes, payload = key.encode(), order.payload.encode()
+        for job in jobs:
+            key = job.key if job.key is not None else str(job.id)
+            key_bytes, payload = key.encode(), job.payload.encode()
             parts += (
-                _BEFORE_KEY.pack(width, 16, order.id.bytes, len(key_bytes)), key_bytes,
+                _BEFORE_KEY.pack(width, 16, job.id.bytes, len(key_bytes)), key_bytes,
                 _AFTER_KEY.pack(4, bucket(key), 1 + len(payload), _JSONB), payload, same,
             )  # fmt: skip
         return b"".join(parts)

@@ -1,16 +1,15 @@
--- What the rows of a COPY cannot find out for themselves: the moment from which they are available, and the queue's mode.
--- Takes    $1 queue, $2 ordered, $3 skips (null: as the queue says), $4 delay in seconds, $5 instant,
---          $6 how many there are.
+-- What the rows of a COPY cannot find out for themselves: when they are available, and the modes of their queue.
+-- Takes    $1 terms as JSON, see holdfast.terms; $2 how many jobs.
 -- Returns  now, ordered, skips, owned; the commit sends the wake-up.
 -- The condition draws the transaction's xid before the clock is read, which the claim floor relies on. (As an unused
 -- output column the planner would leave it out.)
 select clock_timestamp() as now,
-       coalesce($2::boolean, q.ordered, false)
-           and holdfast.may_wait($1::text, coalesce($3::boolean, q.skips, false),
-                                 greatest(clock_timestamp() + make_interval(secs => $4::float8), $5::text::timestamptz)) as ordered,
-       coalesce($3::boolean, q.skips, false) as skips,
+       coalesce(t.ordered, q.ordered, false)
+           and holdfast.may_wait(t.queue, coalesce(t.skips, q.skips, false),
+                                 greatest(clock_timestamp() + make_interval(secs => t.delay), t.at)) as ordered,
+       coalesce(t.skips, q.skips, false) as skips,
        coalesce(q.owned, false) as owned,
-       holdfast.wake($1::text, $4::float8, $5::text::timestamptz, $6::int) as woken
-from (select) as always
-left join holdfast.queues q on q.name = $1::text
+       holdfast.wake(t.queue, t.delay, t.at, $2::int) as woken
+from pg_catalog.jsonb_populate_record(null::holdfast.terms, $1::text::jsonb) as t
+left join holdfast.queues q on q.name = t.queue
 where pg_current_xact_id() is not null

@@ -1,4 +1,4 @@
-"""A job as its producer and its worker know it."""
+"""A job as its worker knows it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,6 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 import msgspec
-
-
-class Job(msgspec.Struct, frozen=True):
-    """What `enqueue` returns."""
-
-    id: UUID
-    existed: bool = False
-    """True when this idempotency key or id had been enqueued before: nothing was added."""
 
 
 class Hold(NamedTuple):

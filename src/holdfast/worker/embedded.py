@@ -39,6 +39,7 @@ class EmbeddedWorker:
         return self.engine.name
 
     async def start(self) -> None:
+        """Start it; `async with hf.worker():` does this, and `stop`, by itself."""
         loop = asyncio.get_running_loop()
         await self.engine.start()
         kept = Kept(

@@ -1,22 +1,42 @@
-"""How a worker works, checked once."""
+"""The settings of a worker, checked once."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TypedDict, Unpack
 
 from ..errors import ConfigurationError
+from ..model.durations import Duration, seconds
+from ..model.limits import check_name
+
+POLL_MIN = 0.005
 
 
 class Suspects(Enum):
     """What a worker does with jobs whose last attempt took its process down."""
 
     LEFT = auto()
-    """It says that they wait, and leaves them to an isolation process."""
+    """It reports that they wait, and leaves them to an isolation process."""
     ONLY = auto()
     """It is an isolation process: it runs nothing else."""
     BETWEEN = auto()
-    """Nobody would start an isolation process for it: it runs them between other jobs."""
+    """It has no supervisor that could start an isolation process: it runs them between other jobs."""
+
+
+class WorkerOptions(TypedDict, total=False):
+    """The options of `Holdfast.worker` and of `holdfast worker`. Defaults and meaning: see `WorkerSettings`."""
+
+    queues: Sequence[str]
+    concurrency: int
+    lease: Duration
+    drain: Duration
+    grace: Duration
+    housekeeping: Duration
+    heartbeat: Duration
+    poll: Duration
+    notify: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,24 +46,43 @@ class WorkerSettings:
     queues: tuple[str, ...] = ()
     """Empty: every queue that a registered task names."""
     concurrency: int = 20
+    """Jobs at a time, per process."""
     lease: float = 90.0
-    """Seconds: the window in which a dead worker's rows are missed; not a limit of a job's time."""
+    """Seconds until other workers may take a lost worker's jobs. It does not limit how long a job may run."""
     drain: float = 25.0
     """Seconds that running jobs may take to finish after SIGTERM."""
     grace: float = 10.0
-    """Seconds that a handler over its timeout has to give in before its process is ended."""
+    """Seconds that a handler may take to stop after its timeout, before its process is killed."""
     housekeeping: float = 10.0
-    """Seconds between two rounds of the chores, across all workers."""
-    poll_min: float = 0.005
+    """Seconds between two rounds of chores, across all workers."""
+    poll_min: float = POLL_MIN
     poll_max: float = 1.0
     prefetch: int = 2000
-    """Most rows held beyond the running ones."""
+    """The most rows to claim ahead of the running ones."""
     batch: int = 1000
-    """Most rows per claim or completion."""
+    """The most rows per claim or completion."""
     heartbeat: float = 10.0
-    """Seconds between two signs of life; after 30 without one a worker is not counted as live."""
+    """Seconds between two heartbeats. A worker without one for 30 seconds does not count as live."""
     notify: bool = True
-    """Listen for wake-ups? Never done behind a transaction pooler."""
+    """Listen for wake-ups? Behind a transaction pooler it never does."""
+
+    @classmethod
+    def of(cls, **options: Unpack[WorkerOptions]) -> WorkerSettings:
+        """The settings with these options, in the units that users write."""
+        given: dict[str, object] = dict(options)
+        if "queues" in options:
+            given["queues"] = tuple(check_name("queue", queue) for queue in options["queues"])
+        for name in ("lease", "drain", "grace", "housekeeping", "heartbeat"):
+            if name in options:
+                given[name] = seconds(options[name], name)
+        if "poll" in options:
+            del given["poll"]
+            given["poll_max"] = longest = seconds(options["poll"], "poll")
+            given["poll_min"] = min(POLL_MIN, longest)
+        if unknown := sorted(given.keys() - set(cls.__dataclass_fields__)):
+            known = ", ".join(WorkerOptions.__annotations__)
+            raise ConfigurationError(f"{unknown[0]}: is not an option of a worker; expected one of {known}")
+        return cls(**given)  # type: ignore[arg-type]  # names and types are those of WorkerOptions
 
     def __post_init__(self) -> None:
         _positive("concurrency", self.concurrency)
@@ -55,7 +94,7 @@ class WorkerSettings:
             )
         if self.heartbeat > 10:
             raise ConfigurationError(
-                f"heartbeat: expected at most 10 s, got {self.heartbeat}; 30 s without one, and a worker counts as gone"
+                f"heartbeat: expected at most 10 s, got {self.heartbeat}; without one for 30 s, a worker counts as gone"
             )
         if self.lease < 0.3:
             raise ConfigurationError(f"lease: expected at least 0.3 s, got {self.lease}")
@@ -66,12 +105,12 @@ class WorkerSettings:
 
     @property
     def deadline(self) -> float:
-        """Seconds that a call to the server may take before its connection is given up."""
+        """Seconds that a call to the server may take before its connection is closed."""
         return min(30.0, max(5.0, self.lease / 3))
 
     @property
     def patience(self) -> float:
-        """The same for the keeper's calls: one may be in vain, and there is time to renew once more."""
+        """The same for the keeper's calls: if one fails, there is still time for another renewal."""
         return min(self.deadline, self.lease / 4)
 
 

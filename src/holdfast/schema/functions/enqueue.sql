@@ -1,5 +1,7 @@
--- The public door for SQL and every other language. Returns the id of the job, the first one's for a repeated
--- idempotency key. Refuses bad input before anything is stored.
+-- The public door for SQL and every other language. Returns the id of the job; for a repeated idempotency key, the id of
+-- the first one. Rejects bad input before anything is stored.
+drop function if exists holdfast.enqueue(         -- as it was up to version 6
+    text, jsonb, text, text, interval, timestamptz, int, text, int, int, jsonb, uuid, boolean, boolean);
 create or replace function holdfast.enqueue(
     kind text,
     args jsonb default '{}',
@@ -14,7 +16,7 @@ create or replace function holdfast.enqueue(
     headers jsonb default null,
     id uuid default null,
     ordered boolean default null,        -- null: as the queue says
-    skips boolean default null
+    on_failure text default null         -- 'block' or 'skip'; null: as the queue says
 ) returns uuid
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
@@ -22,6 +24,7 @@ create or replace function holdfast.enqueue(
 #variable_conflict use_variable
 declare
     payload jsonb;
+    terms   holdfast.terms;
     made    record;
 begin
     if kind is null or char_length(kind) not between 1 and 128 then
@@ -57,19 +60,28 @@ begin
         raise exception 'give delay or at, not both' using errcode = 'HF001';
     elsif headers is not null and jsonb_typeof(headers) <> 'object' then
         raise exception 'headers must be a JSON object, got %', jsonb_typeof(headers) using errcode = 'HF001';
+    elsif on_failure not in ('block', 'skip') then
+        raise exception 'on_failure must be block or skip, got %', on_failure using errcode = 'HF001';
     end if;
     payload := jsonb_build_object('type', kind) || args;
 
-    select o.* into made
-    from holdfast.enqueue_once(
-        id, kind, payload, queue, key, priority, coalesce(at, clock_timestamp() + delay), idempotency_key, max_attempts,
-        version, headers, ordered, skips) o;
+    terms.kind := kind;
+    terms.queue := queue;
+    terms.priority := priority;
+    terms.delay := extract(epoch from delay);
+    terms.at := at;
+    terms.max_attempts := max_attempts;
+    terms.version := version;
+    terms.headers := headers;
+    terms.ordered := ordered;
+    terms.skips := on_failure = 'skip';
+    select o.* into made from holdfast.enqueue_once(id, key, payload, idempotency_key, terms) o;
     if made.conflict is not null then
         raise exception 'idempotency key % belongs to job %, which has %', idempotency_key, made.job_id, made.conflict
             using errcode = 'HF002', hint = 'Use a new key for new work.';
     end if;
     if not made.existed then
-        perform holdfast.wake(queue, extract(epoch from delay)::float8, at);
+        perform holdfast.wake(queue, terms.delay, at);
     end if;
     return made.job_id;
 end

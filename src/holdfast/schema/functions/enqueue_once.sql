@@ -1,9 +1,10 @@
--- Enqueue under an idempotency key or a caller's own id: the first call makes the job, every later one finds it.
--- Nothing here raises for a repetition, so a caller's transaction is never aborted by one; a key that was used for
--- something else comes back in "conflict".
+-- Enqueue under an idempotency key or a caller's own id: the first call makes the job, later ones find it. A repeated
+-- call raises nothing, so it never aborts the caller's transaction; a key that was used for other work is reported in
+-- "conflict".
+drop function if exists holdfast.enqueue_once(    -- as it was up to version 6
+    uuid, text, jsonb, text, text, int, timestamptz, text, int, int, jsonb, boolean, boolean);
 create or replace function holdfast.enqueue_once(
-    id uuid, kind text, payload jsonb, queue text, key text, priority int, available_at timestamptz,
-    idempotency_key text, max_attempts int, payload_version int, headers jsonb, ordered boolean, skips boolean
+    id uuid, key text, payload jsonb, idempotency_key text, terms holdfast.terms
 ) returns table (job_id uuid, existed boolean, conflict text)
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
@@ -13,15 +14,12 @@ declare
     job uuid := coalesce(id, holdfast.uuidv7());
 begin
     if idempotency_key is not null then
-        select r.* into job_id, existed, conflict from holdfast.reserve_key(idempotency_key, job, kind, payload) r;
+        select r.* into job_id, existed, conflict from holdfast.reserve_key(idempotency_key, job, terms.kind, payload) r;
         if existed then
             return next;
             return;
         end if;
     end if;
-    return query
-        select s.* from holdfast.store_job(
-            job, id is not null, kind, payload, queue, key, priority, available_at, idempotency_key, max_attempts,
-            payload_version, headers, ordered, skips) s;
+    return query select s.* from holdfast.store_job(job, id is not null, key, payload, idempotency_key, terms) s;
 end
 $$;

@@ -1,15 +1,17 @@
--- Stores the job, unless its id is known; its idempotency key is reserved already. "brought": the id is one that may
--- have been used before.
+-- Store the job, unless its id is known; its idempotency key has been reserved. "brought": the id may have been used
+-- before. This is the one place that reads every term of a job.
+drop function if exists holdfast.store_job(       -- as it was up to version 6
+    uuid, boolean, text, jsonb, text, text, int, timestamptz, text, int, int, jsonb, boolean, boolean);
 create or replace function holdfast.store_job(
-    job uuid, brought boolean, kind text, payload jsonb, queue text, key text, priority int, available_at timestamptz,
-    idempotency_key text, max_attempts int, payload_version int, headers jsonb, ordered boolean, skips boolean
+    job uuid, brought boolean, key text, payload jsonb, idempotency_key text, terms holdfast.terms
 ) returns table (job_id uuid, existed boolean, conflict text)
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
-    set enable_seqscan = off                     -- planned while the archive is empty, the look-up there would read it all
+    set enable_seqscan = off           -- planned while the archive is empty, the look-up there would read all of it
     as $$
 #variable_conflict use_variable
 declare
+    due   constant timestamptz := greatest(clock_timestamp() + make_interval(secs => terms.delay), terms.at);
     other record;
     made  uuid;
 begin
@@ -18,13 +20,13 @@ begin
             id, partition_key, partition_bucket, payload, queue, priority, available_at, idempotency_key, max_attempts,
             payload_version, headers, ordered, skips, owned)
         select
-            job, coalesce(key, job::text), holdfast.bucket(coalesce(key, job::text)), payload, queue, priority,
-            greatest(available_at, clock_timestamp()), idempotency_key, max_attempts, payload_version, headers,
-            coalesce(ordered, q.ordered, false)
-                and holdfast.may_wait(queue, coalesce(skips, q.skips, false), available_at),
-            coalesce(skips, q.skips, false), coalesce(q.owned, false)
+            job, coalesce(key, job::text), holdfast.bucket(coalesce(key, job::text)), payload, terms.queue, terms.priority,
+            greatest(due, clock_timestamp()), idempotency_key, terms.max_attempts, terms.version, terms.headers,
+            coalesce(terms.ordered, q.ordered, false)
+                and holdfast.may_wait(terms.queue, coalesce(terms.skips, q.skips, false), due),
+            coalesce(terms.skips, q.skips, false), coalesce(q.owned, false)
         from (select) as always
-        left join holdfast.queues q on q.name = queue
+        left join holdfast.queues q on q.name = terms.queue
         where pg_current_xact_id() is not null               -- drawn before the clock is read: the claim floor needs it
         on conflict do nothing
         returning i.id into made;
@@ -40,7 +42,7 @@ begin
         update holdfast.dedupe d
         set job_id = other.id, kind = other.kind, payload_hash = sha256(convert_to(other.payload::text, 'UTF8'))
         where d.key = idempotency_key;
-        return query select other.id, true, holdfast.difference(other.kind, other.payload, kind, payload);
+        return query select other.id, true, holdfast.difference(other.kind, other.payload, terms.kind, payload);
         return;
     end loop;
 
@@ -52,7 +54,7 @@ begin
             update holdfast.dedupe d
             set expires_at = holdfast.clock() + make_interval(secs => holdfast.setting('dedupe_horizon')::float8)
             where d.key = idempotency_key;
-            return query select job, true, holdfast.difference(other.kind, other.payload, kind, payload);
+            return query select job, true, holdfast.difference(other.kind, other.payload, terms.kind, payload);
             return;
         end if;
     end if;

@@ -1,0 +1,48 @@
+"""A job that was enqueued, as its producer knows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from .views.questions import JobState
+
+if TYPE_CHECKING:
+    from .app import Holdfast
+
+
+class Job:
+    """What `enqueue` returns: the job's id, and ways to ask about it."""
+
+    __slots__ = ("_app", "existed", "id")
+
+    def __init__(self, app: Holdfast, id: UUID, existed: bool = False) -> None:
+        self._app = app
+        self.id = id
+        self.existed = existed
+        """True if this idempotency key or id was enqueued before: nothing was added."""
+
+    async def state(self) -> JobState:
+        """Where the job is now, and its result if it has completed. Raises `NotFound` until its enqueue commits."""
+        return await self._app.job(self.id)
+
+    def state_sync(self) -> JobState:
+        """As `state`, for code that does not await."""
+        return self._app.job_sync(self.id)
+
+    async def status(self) -> str:
+        """'pending', 'processing', 'completed' …: `(await job.state()).status`."""
+        return (await self.state()).status
+
+    def status_sync(self) -> str:
+        """As `status`, for code that does not await."""
+        return self.state_sync().status
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and (self.id, self.existed) == (other.id, other.existed)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id}{' existed' if self.existed else ''}>"

@@ -1,0 +1,83 @@
+"""The terms of a job have one list in Python and one in SQL; every way to enqueue stores all of them alike."""
+
+import inspect
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.enqueue.conftest import Inbox
+
+from holdfast import EnqueueOptions, Holdfast, TaskOptions
+from holdfast.definitions import define
+from holdfast.inbox.copying import COMMON
+from holdfast.model.terms import OTHERS, PLAIN, Terms
+
+DOCS = Path(__file__).parents[2] / "docs"
+COLUMNS = (
+    "payload, partition_key, partition_bucket, queue, priority, available_at, max_attempts, payload_version, headers, "
+    "kind, ordered, skips, owned, status::text"
+)
+NOON = datetime(2099, 1, 1, 12, tzinfo=UTC)
+
+
+async def test_python_and_sql_have_the_same_terms(inbox: Inbox) -> None:
+    rows = await inbox.connection.fetch(
+        "select attname from pg_attribute where attrelid = 'holdfast.terms'::regclass and not attisdropped"
+    )
+    assert {row[0] for row in rows} == set(Terms.__struct_fields__)
+    assert set(PLAIN) | set(OTHERS) | {"kind"} == set(Terms.__struct_fields__)
+
+
+async def test_every_option_of_python_is_one_of_sql(inbox: Inbox) -> None:
+    names = await inbox.connection.fetchval(
+        "select proargnames from pg_proc where pronamespace = 'holdfast'::regnamespace and proname = 'enqueue'"
+    )
+    assert set(EnqueueOptions.__annotations__) <= set(names)
+    page = (DOCS / "sql.md").read_text().partition("## holdfast.enqueue()")[2].partition("## holdfast.inbox")[0]
+    assert re.findall(r"^\| `(\w+)` \|", page.partition("| argument |")[2].partition("\n\n")[0], re.M) == names
+
+
+def test_the_options_of_a_task_are_those_of_its_definition() -> None:
+    parameters = [name for name in inspect.signature(define).parameters if name != "function"]
+    assert parameters == list(TaskOptions.__annotations__)
+
+
+def test_the_page_names_every_option() -> None:
+    page = (DOCS / "getting-started.md").read_text()
+    assert [name for name in EnqueueOptions.__annotations__ if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("way", ["one", "many", "copy", "once", "many once", "mixed", "sql"])
+async def test_every_way_stores_the_same(hf: Holdfast, inbox: Inbox, way: str) -> None:
+    @hf.task(name="pay", version=3, ordered=True, on_failure="skip")
+    def pay(order_id: int) -> None: ...
+
+    assert set(COMMON) <= set(re.findall(r"\w+", COLUMNS))
+    task = pay.options(key="k", at=NOON, queue="bulk", priority=3, max_attempts=2, headers={"a": "b"})
+    match way:
+        case "one":
+            await task.enqueue(1)
+        case "many" | "copy":
+            await task.enqueue_many([{"order_id": 1}], copy=way == "copy")
+        case "once":
+            await task.options(idempotency_key="i").enqueue(1)
+        case "many once":
+            await task.enqueue_many([{"order_id": 1}], idempotency_keys=["i"])
+        case "mixed":
+            await hf.enqueue_many([task.job(1)])
+        case "sql":
+            await inbox.connection.execute(
+                "select holdfast.enqueue('pay', '{\"order_id\": 1}', queue => 'bulk', key => 'k', at => $1, "
+                'priority => 3, max_attempts => 2, version => 3, headers => \'{"a": "b"}\', ordered => true, '
+                "on_failure => 'skip')",
+                NOON,
+            )
+    (row,) = await inbox.jobs(COLUMNS)
+    stored: dict[str, Any] = dict(row)
+    assert stored == {
+        "payload": '{"type": "pay", "order_id": 1}', "partition_key": "k", "partition_bucket": 521, "queue": "bulk",
+        "priority": 3, "available_at": NOON, "max_attempts": 2, "payload_version": 3, "headers": '{"a": "b"}',
+        "kind": "pay", "ordered": True, "skips": True, "owned": False, "status": "pending",
+    }  # fmt: skip

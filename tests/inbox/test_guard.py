@@ -31,7 +31,7 @@ OTHERS = {
     "claim": "makes the fence",
     "claim_guarded": "makes the fence",
     "patrol": "reads",
-    "parked": "reads",
+    "blocked": "reads",
     "held": "reads",
     "confirm": "reads",
     "cancelled": "reads",

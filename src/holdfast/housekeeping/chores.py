@@ -112,21 +112,21 @@ async def archive(turn: Turn) -> Done:
     return await _prune(turn, {"archive": _LOWEST})
 
 
-async def unpark(turn: Turn) -> Done:
-    """Go through the keys of which something is parked, and unpark heads that nobody holds back any more."""
-    unparked, last = 0, turn.rest or ("", "")
+async def unblock(turn: Turn) -> Done:
+    """Go through the keys of which something is blocked, and unblock heads that nobody holds back any more."""
+    unblocked, last = 0, turn.rest or ("", "")
     for _ in range(KEY_BATCHES):
         rows = await turn.run("blocked_keys", *last, BATCH)
         stuck = [(queue, key) for queue, key, held in rows if held]
         if stuck:
-            ((count,),) = await turn.run("unpark", [queue for queue, _ in stuck], [key for _, key in stuck])
-            unparked += count
+            ((count,),) = await turn.run("unblock", [queue for queue, _ in stuck], [key for _, key in stuck])
+            unblocked += count
         if len(rows) < BATCH:
-            return Done(unparked)
+            return Done(unblocked)
         last = (rows[-1][0], rows[-1][1])
-        if unparked >= BATCH:  # each of them holds a lock until the end of the turn
+        if unblocked >= BATCH:  # each of them holds a lock until the end of the turn
             break
-    return Done(unparked, rest=last)
+    return Done(unblocked, rest=last)
 
 
 async def disown(turn: Turn) -> Done:
@@ -181,7 +181,7 @@ CHORES = (
     Chore("sweep", 0, sweep, recovers=True),
     Chore("bury", 0, bury),
     Chore("archive", 0, archive),
-    Chore("unpark", 0, unpark),
+    Chore("unblock", 0, unblock),
     Chore("disown", 0, disown),
     Chore("members", 0, members),
     Chore("partitions", 3600, partitions),

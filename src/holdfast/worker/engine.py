@@ -194,7 +194,7 @@ class Engine:
         self._hands.hand_back_ready()
         deadline = time.monotonic() + (self.settings.drain if within is None else within)
         while self._hands.running and time.monotonic() < deadline:
-            await self.claiming.release_vacated()
+            await self.claiming.give_away_vacated()
             await asyncio.sleep(0.01)
         await self._hands.stop_running()
         for task in [*self._hand_tasks, *self._loops]:
@@ -207,7 +207,7 @@ class Engine:
             )
         await self._runner.close()
         await self._release_unknown()
-        await self.claiming.release_vacated()
+        await self.claiming.give_away_vacated()
         if self._watching is not None:  # until the very end: it shows the keeper that this loop runs
             self._watching.cancel()
         self._publish()

@@ -4,10 +4,10 @@
 -- miss the end of a row, or a row that comes before the head that it sees.
 --
 -- A row that skips waits for its retry only if it is due later than now, not than when this statement began: another may
--- have released it since.
+-- have unblocked it since.
 -- Index    idx_inbox_key and the index of processing keys, per key. What is asked of each key is asked in a LATERAL with a
 --          limit: an "exists" that is planned while there is little reads the whole index, and a session's plans stay when
---          there is much (97 ms instead of 0.5 beside 100,000 parked rows).
+--          there is much (97 ms instead of 0.5 beside 100,000 blocked rows).
 create or replace function holdfast.heads(
     keys holdfast.queue_key[], candidates holdfast.candidate[], lanes holdfast.lane[], own holdfast.bucket_of_queue[],
     paused text[], kinds text[], versions jsonb,

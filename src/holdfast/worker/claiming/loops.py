@@ -106,7 +106,7 @@ class Claiming:
         self._vacant.set()
         self.woken.set()
 
-    async def release_vacated(self) -> None:
+    async def give_away_vacated(self) -> None:
         """We claim no more: the next of an ordered key is for others."""
         with suppress(Unreachable, Contended):
             if self.claimer.vacated > 0:

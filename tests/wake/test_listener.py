@@ -197,7 +197,7 @@ class Sleeper:
         self.ledger = Ledger()
         self.now(state)
         self.woken = 0
-        self.kept = Kept(self.ledger, signal=lambda: None, wake=self._wake, stopped=lambda: stopped)
+        self.kept = Kept(self.ledger, read_notices=lambda: None, wake=self._wake, stopped=lambda: stopped)
 
     def now(self, state: int, look_in: float = NEVER, room: int = 1) -> None:
         self.ledger.set_state(state, look_in, room)

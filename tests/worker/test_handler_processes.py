@@ -23,7 +23,7 @@ from holdfast.model.job import Claim
 from holdfast.model.outcome import AttemptFailed, Completed, Lost, Outcome, Snoozed
 from holdfast.model.questions import EnterOnce, Question
 from holdfast.worker.handler_processes import pool as processes
-from holdfast.worker.handler_processes import protocol as talk
+from holdfast.worker.handler_processes import protocol
 from holdfast.worker.handler_processes.pool import HandlerProcesses
 
 
@@ -64,7 +64,7 @@ async def pid_of(pool: HandlerProcesses) -> int:
 
 
 def living(pool: HandlerProcesses) -> int:
-    return sum(child.alive for child in pool._all)
+    return sum(process.alive for process in pool._all)
 
 
 async def test_more_are_started_when_all_are_busy_and_end_when_they_idle(
@@ -97,33 +97,33 @@ async def test_one_that_dies_as_it_is_handed_on_costs_no_attempt(
     monkeypatch.setattr(processes, "CORES", 0)  # so that the next attempt waits for it
     ending = run(pool, claim_of("hold_apart", gate=str(gate)))
     await until(lambda: bool(witness.read(tmp_path / "witness")))
-    (child,) = pool._all
+    (process,) = pool._all
     waiting = asyncio.create_task(pid_of(pool))
     await until(lambda: bool(pool._waiting))
     gate.touch()
     # Meanwhile the loop stands still: it is to see the outcome and the death together.
-    wait_until(lambda: bool(select.select([child._socket], [], [], 0)[0]))
-    os.kill(child._process.pid, signal.SIGKILL)
-    wait_until(lambda: not child.alive)
+    wait_until(lambda: bool(select.select([process._socket], [], [], 0)[0]))
+    os.kill(process._process.pid, signal.SIGKILL)
+    wait_until(lambda: not process.alive)
     monkeypatch.undo()
     monkeypatch.setenv(witness.VARIABLE, str(tmp_path / "witness"))
     assert await ending == Completed()
-    assert await waiting != child._process.pid
+    assert await waiting != process._process.pid
 
 
 async def test_one_that_closed_its_socket_while_it_idled_is_ended(pool: HandlerProcesses) -> None:
     pid = await pid_of(pool)
     os.kill(pid, signal.SIGSTOP)  # or it would end by itself
-    (child,) = pool._all
-    assert child._transport is not None
-    child._transport.abort()
+    (process,) = pool._all
+    assert process._transport is not None
+    process._transport.abort()
     await until(lambda: not pool._all)
-    assert not child.alive
+    assert not process.alive
 
 
 async def test_word_that_it_is_ready_may_come_too_late(pool: HandlerProcesses) -> None:
-    (child,) = pool._all
-    child.data_received(talk.frame(talk.Ready([])) + talk.frame(talk.Refused("late")))
+    (process,) = pool._all
+    process.data_received(protocol.frame(protocol.Ready([])) + protocol.frame(protocol.Refused("late")))
 
 
 async def test_a_default_timeout_for_sockets_is_not_for_ours(pool: HandlerProcesses) -> None:
@@ -142,7 +142,7 @@ async def test_signals_for_everybody_do_not_end_one_that_starts(pool: HandlerPro
     await until(lambda: living(pool) == 0)
     starting = asyncio.create_task(pid_of(pool))
     await until(lambda: living(pool) == 1)
-    (pid,) = (child._process.pid for child in pool._all if child.alive)
+    (pid,) = (process._process.pid for process in pool._all if process.alive)
     os.kill(pid, signal.SIGTERM)
     os.kill(pid, signal.SIGINT)
     assert await starting == pid
@@ -206,13 +206,13 @@ async def test_a_second_cancellation_kills_at_once(
 async def test_closed_it_leaves_nothing_and_nobody_waiting(pool: HandlerProcesses, tmp_path: Path) -> None:
     holding = run(pool, claim_of("hold_apart", gate="/nonexistent/gate"))
     await until(lambda: bool(witness.read(tmp_path / "witness")))
-    (child,) = pool._all
+    (process,) = pool._all
     waiting = [run(pool, claim_of("where")) for _ in range(4)]
     await until(lambda: len(pool._all) > 1)
     await pool.close()
     assert [await one for one in waiting] == [Snoozed(5.0)] * 4
     assert isinstance(await holding, AttemptFailed)
-    assert (child.alive, pool._all, pool._starting) == (False, set(), set())
+    assert (process.alive, pool._all, pool._starting) == (False, set(), set())
 
 
 async def test_what_the_desk_refuses_is_raised_in_the_handler(pool: HandlerProcesses) -> None:
@@ -275,13 +275,13 @@ async def test_a_program_that_cannot_be_run_is_refused(monkeypatch: pytest.Monke
 
 
 def test_frames_are_found_however_they_come() -> None:
-    messages: list[msgspec.Struct] = [talk.GaveIn(), talk.Ask(EnterOnce("k" * 70_000)), talk.Ready([])]
-    data = b"".join(map(talk.frame, messages))
+    messages: list[msgspec.Struct] = [protocol.GaveIn(), protocol.Ask(EnterOnce("k" * 70_000)), protocol.Ready([])]
+    data = b"".join(map(protocol.frame, messages))
     for step in (1, 3, 1000, len(data)):
         buffer, found = bytearray(), []
         for at in range(0, len(data), step):
             buffer += data[at : at + step]
-            found += [msgspec.json.decode(each, type=talk.Up) for each in talk.take_frames(buffer)]
+            found += [msgspec.json.decode(each, type=protocol.Up) for each in protocol.take_frames(buffer)]
         assert (found, bytes(buffer)) == (messages, b"")
 
 

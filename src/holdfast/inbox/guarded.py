@@ -1,4 +1,4 @@
-"""The guarded claim: heads of ordered keys, rows of owned buckets, and rows that are to run alone.
+"""The guarded claim: heads of ordered keys, rows of owned buckets, and suspects.
 
     claim        along the lanes: takes the heads it meets, passes what waits behind them
     hand_over    through the keys whose row has just ended here: takes what was passed, in its order
@@ -151,12 +151,12 @@ class GuardedCourse(Course):
             del self._passed[next(iter(self._passed))]
 
     async def claim_suspect(self) -> Claim | None:
-        """Claim one row that is to run alone."""
+        """Claim one suspect."""
         _, claims = await self._run(self.floor, [], 1, 1, 1, suspects=True, block=True)
         return claims[0] if claims else None
 
     async def suspect_waits(self) -> bool:
-        """Is there a row that is to run alone, and may run now?"""
+        """Is there a suspect that may run now?"""
         told, _ = await self._run(self.floor, [], 1, 1, 0, suspects=True, block=True)
         return told.left > 0
 

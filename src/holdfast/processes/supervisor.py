@@ -147,7 +147,7 @@ class WorkerPlace:
         self._ledger = ledger
         kept = Kept(
             ledger,
-            signal=lambda: self._send(b"s"),
+            read_notices=lambda: self._send(b"s"),
             wake=lambda: self._send(b"w"),
             stopped=lambda: _is_stopped(process.pid),
             overdue=self._end_overdue,
@@ -167,7 +167,7 @@ class WorkerPlace:
                 await self._recover(ledger, code)
             else:
                 await self._leave(ledger.name)
-        worked = ledger.counters()["started"] > 0 or any(row.state != marks.HELD for row in ledger.held())
+        worked = ledger.counters()["started"] > 0 or any(row.stage != marks.HELD for row in ledger.held())
         ledger.close()
         return End(code, worked)
 
@@ -272,7 +272,7 @@ class WorkerPlace:
         endings: list[Ending[Hold]] = [
             (Hold(ledger.name, row.id, row.generation), process_gone(self._around(row, code), f"ended by {how}"))
             for row in ledger.held()
-            if row.state != marks.HELD
+            if row.stage != marks.HELD
         ]
         failed = [outcome for _, outcome in endings if isinstance(outcome, AttemptFailed)]
         log.warning("worker %s ended by %s; handing back its rows (%s had started)", ledger.name, how, len(failed))
@@ -306,7 +306,7 @@ class WorkerPlace:
         if self._culprit is not None:
             mine = (row.id, row.generation) == (self._culprit.id, self._culprit.generation)
             return Around.OVERDUE if mine else Around.BESIDE
-        return Around.ENDED if row.state == marks.ENDED else Around.RUNNING
+        return Around.ENDED if row.stage == marks.ENDED else Around.RUNNING
 
 
 def _is_stopped(pid: int) -> bool:

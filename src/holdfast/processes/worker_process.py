@@ -1,6 +1,6 @@
 """The worker process, as its supervisor starts it: `python -m holdfast.processes.worker_process`.
 
-It listens on a pipe: `s` read your signals, `w` look for work, `r` register again, `d` drain, `n` stop now. When the
+It listens on a pipe: `s` read your notices, `w` look for work, `r` register again, `d` drain, `n` stop now. When the
 pipe ends, so has the supervisor, and the process ends at once; on Linux the kernel sees to it even when no Python code
 can run.
 """
@@ -151,7 +151,7 @@ class _Process:
         if not data:
             os._exit(ORPHANED)
         if b"s" in data:
-            self._engine.read_signals()
+            self._engine.read_notices()
         if b"r" in data:
             self._engine.register_again()
         if b"w" in data:

@@ -43,7 +43,7 @@ class EmbeddedWorker:
         await self.engine.start()
         kept = Kept(
             self._ledger,
-            signal=lambda: _later(loop, self.engine.read_signals),
+            read_notices=lambda: _later(loop, self.engine.read_notices),
             wake=lambda: _later(loop, self.engine.wake),
             overdue=self._overdue,
             drain=lambda: _later(loop, self.engine.drain),

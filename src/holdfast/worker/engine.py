@@ -174,9 +174,9 @@ class Engine:
         """Work may have come: look now, or once more if it is looking."""
         self.claiming.woken.set()
 
-    def read_signals(self) -> None:
-        """The keeper has left signals in the ledger."""
-        self._hands.read_signals()
+    def read_notices(self) -> None:
+        """The keeper has left notices in the ledger."""
+        self._hands.read_notices()
 
     @property
     def handlers_left(self) -> bool:

@@ -85,7 +85,7 @@ begin
     if block and candidates <> '{}' then
         perform holdfast.block(candidates, keys, heads);
     end if;
-    if exists (select from unnest(heads) as h where h.state in ('next', 'not ours')) then
+    if exists (select from unnest(heads) as h where h.reach in ('next', 'not ours')) then
         perform holdfast.unblock(heads, taken);
     end if;
 

@@ -18,7 +18,7 @@ create or replace function holdfast.heads(
     as $$
 #variable_conflict use_column
 begin
-    select array_agg(row(k.head, k.state)::holdfast.head) filter (where k.head is not null and not k.at_work),
+    select array_agg(row(k.head, k.reach)::holdfast.head) filter (where k.head is not null and not k.at_work),
            array_agg(row(k.queue, k.key)::holdfast.queue_key) filter (where k.head is null)
     into heads, empty
     from (
@@ -37,7 +37,7 @@ begin
                          and head.queue <> all (paused)
                          and (not head.owned
                               or (head.queue, head.partition_bucket) in (select o.queue, o.bucket from unnest(own) as o))
-                    then 'next' else 'not ours' end as state
+                    then 'next' else 'not ours' end as reach
         from unnest(keys) as k
         left join lateral (
             select i.id, i.status, i.priority, i.available_at, i.seq, i.kind, i.payload_version, i.crashes, i.attempts,

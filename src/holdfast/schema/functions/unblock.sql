@@ -10,7 +10,7 @@ begin
         select i.id
         from unnest(heads) as h
         join holdfast.inbox i on i.id = any (array[h.id])
-        where h.state in ('next', 'not ours')
+        where h.reach in ('next', 'not ours')
           and h.id not in (select t.id from unnest(taken) as t (id))
           and i.status::text in ('pending', 'blocked')
         for update of i skip locked

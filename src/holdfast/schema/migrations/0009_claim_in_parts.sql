@@ -22,4 +22,4 @@ create type holdfast.candidate as (
 --   next        nobody will meet it on his way: it was passed before, or it is blocked; and we may claim it
 --   not ours    the same, but it is for others: another owner, another kind, a paused queue, a later time
 --   ahead       a scan will meet it
-create type holdfast.head as (id uuid, state text);
+create type holdfast.head as (id uuid, reach text);

@@ -202,8 +202,8 @@ class Hands:
             running.begins = lambda: self._start_clock(running, definition)
         else:
             self._start_clock(running, definition)
-        if (signal := self._ledger.signal_of(claim.slot)) in (marks.LOST, marks.RECALLED):  # after it counts as started
-            self._leave(claim, Unstarted.LEASE_LOST if signal == marks.LOST else Unstarted.RECALLED)
+        if (notice := self._ledger.notice_of(claim.slot)) in (marks.LOST, marks.RECALLED):  # after it counts as started
+            self._leave(claim, Unstarted.LEASE_LOST if notice == marks.LOST else Unstarted.RECALLED)
             return
         self._running[claim.slot] = running
         for tell in self._occurrences.started:
@@ -242,10 +242,10 @@ class Hands:
         if self._ready and self._running and time.monotonic() - self._ready_since > STALE:
             self._hand_back_stale()
 
-    def read_signals(self) -> None:
-        """The keeper has left signals in the ledger."""
+    def read_notices(self) -> None:
+        """The keeper has left notices in the ledger."""
         for running in list(self._running.values()):
-            match self._ledger.signal_of(running.claim.slot):
+            match self._ledger.notice_of(running.claim.slot):
                 case marks.LOST:
                     running.stop(LeaseLost("another owner may hold the job"))
                 case marks.CANCELLED:

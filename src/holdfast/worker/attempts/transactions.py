@@ -65,7 +65,7 @@ class Transactions:
         self._failures = 0
         self._failures_in_a_row = 0
         self._settling: asyncio.TimerHandle | None = None
-        self._alone = f"begin isolation level read committed; {end_if_idle(settings.deadline)}"
+        self._single = f"begin isolation level read committed; {end_if_idle(settings.deadline)}"
 
     @asynccontextmanager
     async def of(self, claim: Claim, timeout: float) -> AsyncIterator[Connection]:
@@ -105,7 +105,7 @@ class Transactions:
         connection = await self._acquire()
         try:
             if self._database.pooler:
-                return await pooler.fetch(connection, self._alone, sql, arguments, deadline)
+                return await pooler.fetch(connection, self._single, sql, arguments, deadline)
             return list(await connection.fetch(sql, *arguments, timeout=deadline))
         except BaseException:
             if self._database.pooler:  # it may be in a transaction

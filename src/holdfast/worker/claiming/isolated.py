@@ -72,8 +72,8 @@ class IsolatedClaiming(Claiming):
 
     @property
     def _has_room_for_company(self) -> bool:
-        alone_for = time.monotonic() - self._taken_at
-        return alone_for > COMPANY and self._hands.held < self._settings.concurrency and not self._overloaded()
+        isolated_for = time.monotonic() - self._taken_at
+        return isolated_for > COMPANY and self._hands.held < self._settings.concurrency and not self._overloaded()
 
     def _note_idle(self) -> None:
         """There is nothing to do."""

@@ -284,7 +284,7 @@ class Claiming:
                 async with asyncio.timeout(seconds):
                     await self._hands.demand.wait()
                 return
-            if self._ledger.left_alone:
+            if self._ledger.awake_here:
                 self.stir()
 
     async def _sleep(self, seconds: float) -> None:

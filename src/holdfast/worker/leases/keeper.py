@@ -48,8 +48,8 @@ class Kept:
     """A worker as its keeper knows it."""
 
     ledger: Ledger
-    signal: Callable[[], None]
-    """Tell it to read its signals."""
+    read_notices: Callable[[], None]
+    """Tell it to read the notices in its ledger."""
     wake: Callable[[], None] = lambda: None
     """Tell it to look for work."""
     stopped: Callable[[], bool] = lambda: False
@@ -179,7 +179,7 @@ class Keeper:
         for row in rows:
             if row.recalled:
                 continue
-            if row.state == marks.RUNNING and row.kill_at and row.kill_at < now:
+            if row.stage == marks.RUNNING and row.kill_at and row.kill_at < now:
                 kept.overdue(row)
             elif now - row.renewed > self._settings.lease * 1e9:
                 # Nobody looked after it for a whole lease: we or it were stopped, or cut off. Late is lost.
@@ -221,10 +221,10 @@ class Keeper:
                 kept.ledger.renewed(row, at)
 
     def _lose(self, kept: Kept, row: Held) -> None:
-        if kept.ledger.signal(row, marks.LOST):
+        if kept.ledger.notice(row, marks.LOST):
             for tell in self._occurrences.lease_lost:
                 tell(Hold(kept.ledger.name, row.id, row.generation))
-            kept.signal()
+            kept.read_notices()
 
     async def _recall_if_blocked(self, kept: Kept) -> None:
         """Hand back what a worker has claimed and not started, if its event loop does not run: others can.
@@ -237,10 +237,10 @@ class Keeper:
             kept.recalled = marks.now()
             kept.ledger.recall()
             for row in kept.ledger.held():
-                if row.state == marks.HELD:
-                    kept.ledger.signal(row, marks.RECALLED)
+                if row.stage == marks.HELD:
+                    kept.ledger.notice(row, marks.RECALLED)
             await asyncio.sleep(SETTLING)
-            started = [row.id for row in kept.ledger.held() if row.state != marks.HELD]
+            started = [row.id for row in kept.ledger.held() if row.stage != marks.HELD]
             back = await ending.hand_back_all(self._link, kept.ledger.name, started)
             if back:
                 await self._link.run("worker/waking", "call", self._queues)
@@ -254,8 +254,8 @@ class Keeper:
         for kept in self.workers if asked else ():
             for row in kept.ledger.held():
                 hold = Hold(kept.ledger.name, row.id, row.generation)
-                if hold in asked and kept.ledger.signal(row, marks.CANCELLED):
-                    kept.signal()
+                if hold in asked and kept.ledger.notice(row, marks.CANCELLED):
+                    kept.read_notices()
 
     async def _heartbeat(self) -> None:
         listening = self.listener is not None and self.listener.listening

@@ -173,7 +173,7 @@ class Listener:
             self._show(self._flags(self._up))  # to those that are new
             return
         before = self._flags(self._up)
-        self._show(self._flags(self._up & wanted) | before & marks.LEFT_ALONE)  # what is lowered is hidden first
+        self._show(self._flags(self._up & wanted) | before & marks.AWAKE_HERE)  # what is lowered is hidden first
         changes = [(*flag, True) for flag in sorted(wanted - self._up)]
         changes += [(*flag, False) for flag in sorted(self._up - wanted)]
         rows = await connection.fetch(
@@ -186,14 +186,14 @@ class Listener:
                 self._up.add((state, queue))
         after = self._flags(self._up)
         self._show(after)
-        if before & marks.LEFT_ALONE and not after:
+        if before & marks.AWAKE_HERE and not after:
             await self._call_others(connection)
 
     def _flags(self, up: set[Flag]) -> int:
         """As the ledgers show them."""
         called_for = all(("asleep", queue) in up for queue in self._queues)
-        left_alone = any(state == "awake" for state, _ in up)
-        return marks.CALLED_FOR * called_for | marks.LEFT_ALONE * left_alone
+        awake_here = any(state == "awake" for state, _ in up)
+        return marks.CALLED_FOR * called_for | marks.AWAKE_HERE * awake_here
 
     def _show(self, flags: int) -> None:
         for kept in self._workers:

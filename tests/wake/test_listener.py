@@ -16,6 +16,7 @@ from tests.wake.conftest import Ear, Flags
 from holdfast import Holdfast
 from holdfast.db.database import Database
 from holdfast.loading import served
+from holdfast.model.occurrences import Occurrences
 from holdfast.worker.embedded import EmbeddedWorker
 from holdfast.worker.leases import ledger as marks
 from holdfast.worker.leases.keeper import Kept
@@ -221,7 +222,7 @@ class Flickering(Ledger):
 
 @asynccontextmanager
 async def host(inbox: Inbox, *sleepers: Sleeper) -> AsyncIterator[Listener]:
-    it = Listener(Database(inbox.url), ["default"], [sleeper.kept for sleeper in sleepers], lambda: None)
+    it = Listener(Database(inbox.url), ["default"], [sleeper.kept for sleeper in sleepers], lambda: None, Occurrences())
     running = asyncio.create_task(it.run())
     try:
         await until(lambda: it.listening)

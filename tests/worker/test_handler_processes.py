@@ -20,11 +20,13 @@ from holdfast.context import Desk
 from holdfast.loading import address_of
 from holdfast.model.ids import new_id
 from holdfast.model.job import Claim
+from holdfast.model.occurrences import Occurrences
 from holdfast.model.outcome import AttemptFailed, Completed, Lost, Outcome, Snoozed
 from holdfast.model.questions import EnterOnce, Question
 from holdfast.worker.handler_processes import pool as processes
 from holdfast.worker.handler_processes import protocol
 from holdfast.worker.handler_processes.pool import HandlerProcesses
+from holdfast.worker.log_lines import LogLines
 
 
 class NoDesk:
@@ -46,7 +48,7 @@ def definitions() -> list[Any]:
 @pytest.fixture
 async def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HandlerProcesses]:
     monkeypatch.setenv(witness.VARIABLE, str(tmp_path / "witness"))
-    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
+    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()), Occurrences(LogLines()))
     await pool.start()
     yield pool
     await pool.close()
@@ -249,7 +251,7 @@ async def test_a_start_that_takes_too_long_is_tried_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "START", 0.001)
-    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
+    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()), Occurrences(LogLines()))
     starting = asyncio.create_task(pool.start())
     said = "process=True: a process did not load tests.apps.apart:hf within 0.001 s; trying again"
     await until(lambda: said in caplog.text)
@@ -260,7 +262,7 @@ async def test_a_start_that_takes_too_long_is_tried_again(
 
 @pytest.mark.parametrize("address", ["nowhere:hf", "tests.apps.effects:hf"], ids=["no module", "no such task"])
 async def test_an_application_that_cannot_be_loaded_is_refused(address: str) -> None:
-    pool = HandlerProcesses(address, definitions(), cast(Desk, NoDesk()))
+    pool = HandlerProcesses(address, definitions(), cast(Desk, NoDesk()), Occurrences(LogLines()))
     with pytest.raises(ConfigurationError, match=r"process=True: (app: there is no module|a process that imports)"):
         await pool.start()
     await pool.close()
@@ -268,7 +270,7 @@ async def test_an_application_that_cannot_be_loaded_is_refused(address: str) -> 
 
 async def test_a_program_that_cannot_be_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
+    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()), Occurrences(LogLines()))
     with pytest.raises(ConfigurationError, match="No such file or directory"):
         await pool.start()
     await pool.close()

@@ -79,8 +79,7 @@ async def sweep(turn: Turn) -> Done:
     """Return rows with expired leases."""
     begun: Sweeping = turn.rest or _begin(turn)
     for pid, session, _ in await turn.run("end_sessions", begun.at, begun.id, turn.now, BATCH):
-        for told in turn.occurrences.session_ended:
-            told(pid, session)
+        turn.occurrences.session_ended(pid, session)
     rows = await turn.run("sweep", begun.at, begun.id, turn.now, BATCH)
     ((id, at, passed_over, *_),) = (row for row in rows if row["status"] is None)
     swept = [
@@ -88,8 +87,8 @@ async def sweep(turn: Turn) -> Done:
         for row in rows
         if row["status"] is not None
     ]
-    for tell in turn.occurrences.swept if swept else ():
-        tell(swept)
+    if swept:
+        turn.occurrences.swept(swept)
     oldest = min(filter(None, (begun.passed_over, passed_over)), default=None)
     if at is not None:
         return Done(len(rows) - 1, begun.floor, rest=Sweeping(begun.floor, at, id, oldest))
@@ -137,8 +136,7 @@ async def disown(turn: Turn) -> Done:
 async def members(turn: Turn) -> Done:
     rows = await turn.run("members", SILENCE)
     for (worker,) in rows:
-        for tell in turn.occurrences.called_dead:
-            tell(worker, SILENCE)
+        turn.occurrences.called_dead(worker, SILENCE)
     return Done(len(rows))
 
 

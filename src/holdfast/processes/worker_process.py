@@ -22,6 +22,8 @@ import msgspec
 from ..db.link import backoff, translate
 from ..errors import ConfigurationError, Unreachable
 from ..loading import load_app, loop_factory, served
+from ..model.availability import Availability
+from ..model.occurrences import Part
 from ..ownership import members
 from ..worker.engine import Engine
 from ..worker.exit_codes import CONFIGURATION, ORPHANED
@@ -125,17 +127,16 @@ class _Process:
             await asyncio.gather(starting, return_exceptions=True)
 
     async def _start(self) -> None:
-        failures = 0
+        availability = Availability(Part.START, self._engine.occurrences)
         while not self._over.is_set():
             try:
-                return await self._engine.start()
+                await self._engine.start()
+                return availability.succeeded()
             except Exception as error:
                 if not isinstance(translated := translate(error), Unreachable):
                     raise
-                failures += 1
-                if failures in (1, 10) or failures % 60 == 0:
-                    log.warning("%s; trying again", translated)
-                await asyncio.sleep(backoff(failures))
+                availability.failed(translated)
+                await asyncio.sleep(backoff(availability.failures))
         return None
 
     def _on_failure(self, error: BaseException) -> None:

@@ -19,7 +19,6 @@ that vanished leaves no flag up.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -29,12 +28,12 @@ from typing import TYPE_CHECKING
 from ...db.database import Connection, Database
 from ...db.link import backoff, translate
 from ...errors import Unreachable
+from ...model.availability import Availability
+from ...model.occurrences import Occurrences, Part
 from ..leases import ledger as marks
 
 if TYPE_CHECKING:
     from ..leases.keeper import Kept
-
-log = logging.getLogger("holdfast.listener")
 
 PROBE_EVERY = 30.0
 PROBE_WITHIN = 5.0
@@ -55,13 +54,20 @@ class Deaf(Exception):
 
 class Listener:
     def __init__(
-        self, database: Database, queues: Sequence[str], workers: Sequence[Kept], news: Callable[[], None]
+        self,
+        database: Database,
+        queues: Sequence[str],
+        workers: Sequence[Kept],
+        news: Callable[[], None],
+        occurrences: Occurrences,
     ) -> None:
         self._database = database
         self._queues = list(queues)
         self._workers = workers
         self._news = news
         """Called when the registry has news for workers, or we for the registry."""
+        self._occurrences = occurrences
+        self._availability = Availability(Part.WAKE_UPS, occurrences)
         self.listening = False
         self.sessions = 0
         self.wakes = 0
@@ -83,24 +89,14 @@ class Listener:
 
     async def run(self) -> None:
         """Until cancelled."""
-        failures = 0
         while True:
-            before = self.sessions
             try:
                 await self._listen()
             except Exception as error:
-                failures = 1 if self.sessions > before else failures + 1
-                self._complain(error, failures)
-                await asyncio.sleep(PROBE_EVERY if isinstance(error, Deaf) else backoff(failures))
-
-    def _complain(self, error: Exception, failures: int) -> None:
-        translated = translate(error)
-        if isinstance(error, Deaf):
-            log.warning("LISTEN is deaf: %s; polling goes on, trying again in %g s", error, PROBE_EVERY)
-        elif not isinstance(translated, Unreachable):
-            log.error("cannot listen for wake-ups; polling goes on, trying again", exc_info=error)
-        elif failures == 1:
-            log.warning("no wake-ups for now: %s; polling goes on, trying again", translated)
+                translated = translate(error)
+                self._availability.failed(translated if isinstance(translated, Unreachable) else error)
+                deaf = isinstance(error, Deaf)
+                await asyncio.sleep(PROBE_EVERY if deaf else backoff(self._availability.failures))
 
     async def _listen(self) -> None:
         """One session, to its end."""
@@ -116,7 +112,8 @@ class Listener:
             await self._probe(connection)
             self.sessions += 1
             self._say(True)
-            log.info("listening for wake-ups on %s%s", channel, " again" if self.sessions > 1 else "")
+            self._availability.succeeded()
+            self._occurrences.listening(channel, again=self.sessions > 1)
             await self._attend(connection)
         finally:
             self._show(0)

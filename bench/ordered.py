@@ -74,7 +74,7 @@ async def _beside(ground: Ground, jobs: int, stuck: int) -> float:
             await until(watch, "select count(*) from holdfast.inbox where status = 'blocked'", stuck)
             await watch.execute("insert into holdfast.queues (name, paused_at) values ('default', now())")
             await fill(watch, jobs, keys="interleaved", of=jobs // NEIGHBOURS)
-            # Or autovacuum would clear up after the parking just now, on one of two cores.
+            # Or autovacuum would clean up after the rows that were just blocked, on one of two cores.
             await watch.execute("vacuum analyze holdfast.inbox", timeout=300)
             await settle(watch)
             await watch.execute("update holdfast.queues set paused_at = null")

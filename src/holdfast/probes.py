@@ -26,7 +26,7 @@ NAMES = frozenset(
         "fail.before",
         "fail.after",
         "renew.before",
-        "release.before",
+        "hand_back.before",
         "sweep.before",
         "enqueue.before_commit",
         "drain.before",

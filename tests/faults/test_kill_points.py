@@ -96,7 +96,7 @@ def test_worker_and_supervisor_die_here_together_and_the_lease_runs_out(
     fleet.inbox.check_promises()
 
 
-@pytest.mark.parametrize("probe", ["drain.before", "release.before"])
+@pytest.mark.parametrize("probe", ["drain.before", "hand_back.before"])
 def test_a_worker_dies_while_it_drains(fleet: Fleet, probe: str, tmp_path: Path) -> None:
     # Quick jobs teach the worker to claim ahead; the one that holds its only hand keeps the rest from starting.
     gate, marker = tmp_path / "gate", tmp_path / "killed"

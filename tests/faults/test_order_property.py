@@ -40,7 +40,7 @@ EXAMPLES = 300 if os.environ.get("HOLDFAST_LONG") == "1" else 8
 PATROL = 0.3
 
 QUEUES = ["block"] * 4 + ["skip"] * 2 + ["owned"] * 3 + ["plain", "loose"]
-FATES = ["complete"] * 14 + ["fail"] * 3 + ["doom", "abandon", "snooze", "release", "stall", "kill", "kill twice"]
+FATES = ["complete"] * 14 + ["fail"] * 3 + ["doom", "abandon", "snooze", "hand back", "stall", "kill", "kill twice"]
 
 rows = st.builds(
     Row,
@@ -95,7 +95,7 @@ def test_order_holds_through_everything(noted_url: str) -> None:
         seen.update(
             jobs=len(world.committed),
             claims=sum(1 for change in world.changes if change.claims),
-            parked=sum(1 for change in world.changes if change.after == "blocked"),
+            blocked=sum(1 for change in world.changes if change.after == "blocked"),
             fresh=len(list(fresh_claims(world))),
             deaths=world.deaths,
             stale=len(world.stale),

@@ -144,7 +144,7 @@ async def test_a_cancelled_job_whose_lease_ran_out_ends_as_cancelled(
     id = claimed(inbox, attempts=attempts, cancel_requested_at="now", idempotency_key="key-1", ordered=True)
     following = put(inbox, ordered=True, status="blocked")
     did = await house.round()
-    assert (did["sweep"], did["archive"], did["unpark"]) == (1, 1, 1)
+    assert (did["sweep"], did["archive"], did["unblock"]) == (1, 1, 1)
     row = inbox.job(id)
     assert (row["status"], row["attempts"], len(row["errors"])) == ("cancelled", attempts, 1)
     assert row["last_error"].startswith("cancelled while it ran; LeaseExpired: worker gone")
@@ -317,14 +317,14 @@ async def test_a_marker_entered_between_the_look_and_the_lock_is_kept(inbox: Inb
 # Order and ownership
 
 
-async def test_a_parked_head_that_nothing_holds_back_is_released(inbox: Inbox, house: Housekeeper) -> None:
+async def test_a_blocked_head_that_nothing_holds_back_is_unblocked(inbox: Inbox, house: Housekeeper) -> None:
     stuck = [put(inbox, partition_key=f"stuck {n}", ordered=True, status="blocked") for n in range(3)]
     behind = put(inbox, partition_key="stuck 0", ordered=True, status="blocked")
     claimed(inbox, left="1 minute", partition_key="held", ordered=True)
     held = put(inbox, partition_key="held", ordered=True, status="blocked")
     put(inbox, partition_key="waiting", ordered=True, available_at="2099-01-01")
     waiting = put(inbox, partition_key="waiting", ordered=True, status="blocked")
-    assert (await house.round())["unpark"] == 3
+    assert (await house.round())["unblock"] == 3
     assert [inbox.status(id) for id in stuck] == ["pending"] * 3
     assert [inbox.status(id) for id in (behind, held, waiting)] == ["blocked"] * 3
 
@@ -332,17 +332,17 @@ async def test_a_parked_head_that_nothing_holds_back_is_released(inbox: Inbox, h
 async def test_a_head_that_waits_and_may_be_skipped_holds_nothing_back(inbox: Inbox, house: Housekeeper) -> None:
     put(inbox, ordered=True, skips=True, available_at="2099-01-01")
     following = put(inbox, ordered=True, skips=True, status="blocked")
-    assert (await house.round())["unpark"] == 1
+    assert (await house.round())["unblock"] == 1
     assert inbox.status(following) == "pending"
 
 
-async def test_many_parked_rows_of_one_key_cost_one_look(inbox: Inbox, house: Housekeeper) -> None:
+async def test_many_blocked_rows_of_one_key_cost_one_look(inbox: Inbox, house: Housekeeper) -> None:
     inbox.rows(
         "insert into holdfast.inbox (partition_key, partition_bucket, payload, ordered, status) "
         "select 'one', 1, '{}', true, 'blocked' from generate_series(1, 5000)"
     )
     other = put(inbox, partition_key="two", ordered=True, status="blocked")
-    assert (await house.round())["unpark"] == 2
+    assert (await house.round())["unblock"] == 2
     assert inbox.status(other) == "pending"
     assert inbox.one("select count(*) from holdfast.inbox where status = 'blocked'") == 4999
 

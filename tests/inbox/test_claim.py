@@ -242,12 +242,12 @@ async def test_a_row_that_another_finished_meanwhile_is_not_claimed(one: Session
             two.connection.fetch(slow, *claim_lanes(["default"]), 25, ["job"], "{}", "w2", 90.0, False, False)
         )
         await until(one.connection, WAITS)
-        done, released = await one.claim("w1")
+        done, handed_back = await one.claim("w1")
         await write(one, [(done, Completed())])
-        await one.inbox("hand_back", [released.id], [released.generation], "w1")
+        await one.inbox("hand_back", [handed_back.id], [handed_back.generation], "w1")
     rows = await waiting
     assert [(row["id"], about(row["about"]).found) for row in rows] == [(None, 0)]
-    assert (await one.row(released.id))["lease_generation"] == 1
+    assert (await one.row(handed_back.id))["lease_generation"] == 1
 
 
 async def test_a_row_that_changed_meanwhile_is_claimed_by_the_next_look(

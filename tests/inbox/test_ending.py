@@ -1,4 +1,4 @@
-"""Complete, fail, snooze, release: what each writes, and what it reports."""
+"""Complete, fail, snooze, hand back: what each writes, and what it reports."""
 
 import asyncio
 import json
@@ -286,10 +286,10 @@ async def test_release_comes_back_for_what_was_locked_at_that_moment(one: Sessio
     transaction = two.connection.transaction()
     await transaction.start()
     await two.connection.execute("select from holdfast.inbox where id = any ($1) for update", ids[:2])
-    releasing = asyncio.create_task(end(one, claims, HandedBack()))
+    handing_back = asyncio.create_task(end(one, claims, HandedBack()))
     await until(two.connection, "select status = 'pending' from holdfast.inbox where id = $1", ids[2])
     await transaction.commit()
-    assert (await releasing).handed_back == 3
+    assert (await handing_back).handed_back == 3
     rows = [await one.row(id) for id in ids]
     assert {(row["status"], row["attempts"]) for row in rows} == {("pending", 0)}
 
@@ -318,10 +318,10 @@ async def test_hand_back_worker_comes_back_for_what_a_renewal_holds(one: Session
     transaction = two.connection.transaction()
     await transaction.start()
     await two.inbox("renew", ids[:2], [1, 1], "w1", 90.0)
-    releasing = asyncio.create_task(ending.hand_back_all(one, "w1"))
+    handing_back = asyncio.create_task(ending.hand_back_all(one, "w1"))
     await until(two.connection, "select status = 'pending' from holdfast.inbox where id = $1", ids[2])
     await transaction.commit()
-    assert await releasing == 3
+    assert await handing_back == 3
     assert {((await one.row(id))["status"], (await one.row(id))["attempts"]) for id in ids} == {("pending", 0)}
 
 

@@ -28,10 +28,10 @@ WORKERS_STATEMENTS: dict[str, Arguments] = {
 }
 
 OTHERS = {
-    "claim": "makes the fence",
-    "claim_guarded": "makes the fence",
+    "claim": "makes the hold",
+    "claim_guarded": "makes the hold",
     "patrol": "reads",
-    "parked": "reads",
+    "blocked": "reads",
     "held": "reads",
     "confirm": "reads",
     "cancelled": "reads",
@@ -79,8 +79,8 @@ async def test_a_stale_fence_changes_nothing(one: Session, statement: str) -> No
     elif statement == "once_enter":
         del attempts["another worker"]
     before = await one.snapshot()
-    for staleness, fence in attempts.items():
-        rows = await one.inbox(statement, *WORKERS_STATEMENTS[statement](id, *fence))
+    for staleness, hold in attempts.items():
+        rows = await one.inbox(statement, *WORKERS_STATEMENTS[statement](id, *hold))
         assert await one.snapshot() == before, staleness
         if statement == "once_enter":
             assert rows[0]["held"] is False, staleness

@@ -55,7 +55,7 @@ async def test_of_keys_with_nothing_behind_them_only_one_question_is_asked(
     await claim_and_end(one, here)
     asked.clear()
     assert (await here.hand_over(link, 25), here.vacated) == ([], 0)
-    assert asked == ["parked"]
+    assert asked == ["blocked"]
 
 
 async def test_what_was_passed_is_looked_at_without_asking(one: Session, link: Link, asked: list[str]) -> None:
@@ -68,7 +68,7 @@ async def test_what_was_passed_is_looked_at_without_asking(one: Session, link: L
 
 
 @pytest.mark.parametrize("slow", [False, True])
-async def test_what_another_worker_parked_is_taken_over(
+async def test_what_another_worker_blocked_is_taken_over(
     one: Session, link: Link, asked: list[str], monkeypatch: pytest.MonkeyPatch, slow: bool
 ) -> None:
     """Its row came after the floor had gone by, so this worker has passed nothing of the key."""
@@ -76,7 +76,7 @@ async def test_what_another_worker_parked_is_taken_over(
     here = course(link)
     (claim,) = (await here.claim(25)).claims
     (second,) = await one.add(key="k", ordered=True)
-    assert await one.claim_guarded("w2", park=True) == []
+    assert await one.claim_guarded("w2", block=True) == []
     assert (await one.row(second))["status"] == "blocked"
     if slow:
         monkeypatch.setattr(guarded, "SLOW", 0.0)
@@ -87,7 +87,7 @@ async def test_what_another_worker_parked_is_taken_over(
     here.vacate(claim)
     asked.clear()
     assert [claim.id for claim in await here.hand_over(link, 25)] == [second]
-    assert asked == (["claim_guarded"] if slow else ["parked", "claim_guarded"])
+    assert asked == (["claim_guarded"] if slow else ["blocked", "claim_guarded"])
     assert claim.id == first
 
 
@@ -97,7 +97,7 @@ async def test_a_key_that_falls_vacant_while_a_claim_passes_its_next_row_is_not_
     """The claim saw the key at work, and tells so when its row has ended and been asked about."""
     _, second = await one.add(2, key="k", ordered=True)
     here = GuardedCourse(link, "late", ["default"], Known(JOB), 90.0)
-    (first,) = await one.claim_guarded("w1", 1, park=False)
+    (first,) = await one.claim_guarded("w1", 1, block=False)
     await delay_late_claims(one, "4. Lock heads")
     async with gate(one.database.url or ""):
         passing = asyncio.create_task(here.claim(25))

@@ -30,7 +30,7 @@ async def end(session: Session, claim: Claim, outcome: Outcome) -> None:
     await write(session, [(claim, outcome)])
 
 
-async def test_the_head_is_claimed_and_the_rest_is_parked(one: Session) -> None:
+async def test_the_head_is_claimed_and_the_rest_is_blocked(one: Session) -> None:
     ids = await add(one, 3)
     (other,) = await add(one, key="other")
     claims = await one.claim_guarded()
@@ -39,9 +39,9 @@ async def test_the_head_is_claimed_and_the_rest_is_parked(one: Session) -> None:
     assert await statuses(one, ids) == ["processing", "blocked", "blocked"]
 
 
-async def test_what_is_not_parked_is_passed_and_found_through_its_key(one: Session) -> None:
+async def test_what_is_not_blocked_is_passed_and_found_through_its_key(one: Session) -> None:
     ids = await add(one, 3)
-    rows = await one.guarded_rows(park=False)
+    rows = await one.guarded_rows(block=False)
     (claim,) = claims_of("w1", rows[1:])
     told = about(rows[0]["about"])
     assert (claim.id, told.passed) == (ids[0], [Key("default", "k")])
@@ -107,25 +107,25 @@ async def test_a_head_that_waits_is_skipped_when_asked_for_and_comes_first_when_
     (claim,) = await one.claim_guarded(vacated=[KEY])
     assert claim.id == second
     await move_clock(one.connection, 60)
-    assert await one.claim_guarded() == []  # the head is due, and the second still runs: it is parked
+    assert await one.claim_guarded() == []  # the head is due, and the second still runs: it is blocked
     assert await statuses(one, [head, second, third]) == ["blocked", "processing", "blocked"]
     await end(one, claim, Completed())
     assert [claim.id for claim in await one.claim_guarded(vacated=[KEY])] == [head]
 
 
-async def test_a_head_that_is_released_while_a_claim_is_under_way_is_not_skipped(
+async def test_a_head_that_is_unblocked_while_a_claim_is_under_way_is_not_skipped(
     one: Session, two: Session, migrated_url: str
 ) -> None:
-    """It is due from its release on, and that is later than the claim began."""
+    """It is due from the moment in which it is unblocked, and that is later than the claim began."""
     _, second, third = await add(one, 3, skips=True)
-    (claim,) = await one.claim_guarded(take=1, park=False)
+    (claim,) = await one.claim_guarded(take=1, block=False)
     holder = await asyncpg.connect(direct(migrated_url))
     async with holder.transaction():
         await holder.execute("select pg_advisory_xact_lock(1)")
         statement = two.database.sql("inbox", "claim_guarded").replace(
             "from holdfast.claim_guarded(", "from pg_advisory_xact_lock(1), lateral holdfast.claim_guarded("
         )
-        late = asyncio.create_task(two.connection.fetch(statement, *guarded_arguments("late", park=False)))
+        late = asyncio.create_task(two.connection.fetch(statement, *guarded_arguments("late", block=False)))
         await until_waiting(one.connection, two.pid)
         await end(one, claim, Completed())
         assert await one.claim_guarded(take=0, look=0, vacated=[KEY]) == []
@@ -201,7 +201,7 @@ async def test_heads_handed_over_beyond_the_room_are_everyones(one: Session) -> 
     assert {claim.id for claim in await one.claim_guarded()} == set(rest)
 
 
-async def test_what_this_worker_cannot_run_is_released_for_one_that_can(one: Session) -> None:
+async def test_what_this_worker_cannot_run_is_unblocked_for_one_that_can(one: Session) -> None:
     await add(one)
     (foreign,) = await add(one, kind="other")
     (claim,) = await one.claim_guarded(known={"job": (1, 1), "other": (1, 1)})
@@ -241,15 +241,15 @@ async def test_a_locked_head_is_left_and_nobody_waits(one: Session, two: Session
     async with two.connection.transaction():
         await two.connection.execute("select from holdfast.inbox where id = $1 for update", following)
         assert await one.claim_guarded(vacated=[KEY]) == []
-        assert await one.connection.fetchval("select holdfast.unpark_heads(array['default'], array['k'])") == 0
-    assert await one.connection.fetchval("select holdfast.unpark_heads(array['default'], array['k'])") == 1
+        assert await one.connection.fetchval("select holdfast.unblock_heads(array['default'], array['k'])") == 0
+    assert await one.connection.fetchval("select holdfast.unblock_heads(array['default'], array['k'])") == 1
     assert (await one.row(following))["status"] == "pending"
 
 
 async def test_releasing_leaves_a_key_that_is_at_work(one: Session) -> None:
     ids = await add(one, 2)
     await one.claim_guarded()
-    assert await one.connection.fetchval("select holdfast.unpark_heads(array['default'], array['k'])") == 0
+    assert await one.connection.fetchval("select holdfast.unblock_heads(array['default'], array['k'])") == 0
     assert await statuses(one, ids) == ["processing", "blocked"]
 
 

@@ -103,7 +103,7 @@ HOT: dict[str, Expected] = {
                    "lockable as materialized", "behind as materialized", "free as materialized",
                    "i.ctid = any (places)"],
     ),
-    "inbox/parked": Expected({"idx_inbox_blocked": "queue"}, [(["mail", "nothing"],)], before=ORDERED),
+    "inbox/blocked": Expected({"idx_inbox_blocked": "queue"}, [(["mail", "nothing"],)], before=ORDERED),
     "inbox/patrol": Expected(
         {"idx_inbox_claim": LANE}, [("default", 1, RECENT, 0, RECENT, 9, 2000, ["job"], "{}")]
     ),
@@ -169,7 +169,7 @@ HOT: dict[str, Expected] = {
     "housekeeping/forget_entered": Expected(
         {"idx_once_entered": "entered_at>=", **ONCE, **PKEY}, [(500, RECENT)], sorts=True
     ),
-    "housekeeping/unpark": Expected(
+    "housekeeping/unblock": Expected(
         {}, [(["mail", "mail"], ["vacant 1", "vacant 2"])], before=ORDERED, functions=["head as materialized"]
     ),
     "housekeeping/disown": Expected({"idx_inbox_bucket_claim": "queue", **PKEY}, [(1000, 10_000)]),
@@ -195,7 +195,7 @@ NESTED: dict[str, Expected] = {
     "i.ctid = any (places)": Expected({"Tid Scan": ""}),
     # holdfast.fail_attempts
     "when f.crashed then": Expected(PKEY),
-    # holdfast.unpark_heads
+    # holdfast.unblock_heads
     "head as materialized": Expected(
         {**OF_KEY, **PKEY}
     ),

@@ -89,7 +89,7 @@ async def test_a_statement_that_is_changed_for_the_worse_is_noticed(
         ("candidates", "order by i.available_at, i.seq", "order by i.created_at", "has a Sort"),
         ("candidates", "and i.partition_bucket = o.bucket", "", "without a bound on partition_bucket"),
         (
-            "unpark_heads",
+            "unblock_heads",
             "get diagnostics",
             "perform count(*) from holdfast.inbox; get diagnostics",
             "not in the contract",

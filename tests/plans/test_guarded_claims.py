@@ -46,7 +46,7 @@ async def fill(one: Session, count: int, key: str, *, owned: bool = False) -> No
 async def buffers(one: Session, **options: Any) -> int:
     """Pages touched by a guarded claim, the second of two, so that the first has read what is cached per session."""
     for _ in range(2):
-        plan = await run_explained(one, "claim_guarded", *guarded_arguments(park=False, **options))
+        plan = await run_explained(one, "claim_guarded", *guarded_arguments(block=False, **options))
     return plan.buffers
 
 
@@ -74,17 +74,17 @@ async def test_claims_do_not_walk_what_waits_behind_stuck_keys(one: Session) -> 
     left = int(await one.connection.fetchval("select count(*) from holdfast.inbox where status = 'pending'"))
 
     course._patrol_at = 0.0
-    while course._patrol_at == 0.0:  # it parks them, a chunk at a time
+    while course._patrol_at == 0.0:  # it blocks them, a chunk at a time
         await course._walk_patrol(1)
     await link.close()
     await one.connection.execute("vacuum holdfast.inbox")  # what they left behind in the index of the claim
-    parked = await buffers(one, take=10, start=START)
+    afterwards = await buffers(one, take=10, start=START)
     blocked = await one.connection.fetchval("select count(*) from holdfast.inbox where status = 'blocked'")
-    print(f"{looks} looks to pass them; pages: {alone} without them, {passed} past them, {parked} once they are parked")
+    print(f"{looks} looks to pass them; pages: {alone} without them, {passed} past them, {afterwards} once blocked")
     assert left >= BLOCKED
     assert blocked == BLOCKED
     assert passed <= LARGE * alone
-    assert parked <= LARGE * alone
+    assert afterwards <= LARGE * alone
 
 
 # A large inbox

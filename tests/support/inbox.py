@@ -159,7 +159,7 @@ def guarded_arguments(
     *,
     look: int = 50,
     keys: int = 50,
-    park: bool = True,
+    block: bool = True,
     start: Position = START,
     hint: Position = (datetime(9999, 1, 1, tzinfo=UTC), 0),
     queues: Sequence[str] = ("default",),
@@ -177,7 +177,7 @@ def guarded_arguments(
         [queue for queue, _, _ in lanes], [priority for _, priority, _ in lanes], [owned for _, _, owned in lanes],
         [start[0]] * len(lanes), [start[1]] * len(lanes), [hint[0]] * len(lanes), [hint[1]] * len(lanes),
         [queues[0]] * len(buckets), list(buckets), [queue for queue, _ in vacated], [key for _, key in vacated],
-        [True] * len(vacated), look, keys, take, suspects, park, knows.kinds, knows.spread, worker, lease, rescan,
+        [True] * len(vacated), look, keys, take, suspects, block, knows.kinds, knows.spread, worker, lease, rescan,
     )  # fmt: skip
 
 

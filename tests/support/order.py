@@ -35,7 +35,7 @@ from tests.support.pooler import database_at, direct
 
 Queue = Literal["block", "skip", "owned", "plain", "loose"]
 """Ordered; ordered, but a retry does not hold its key; ordered and owned; neither; owned without order."""
-Fate = Literal["complete", "fail", "doom", "abandon", "snooze", "release", "stall", "kill", "kill twice"]
+Fate = Literal["complete", "fail", "doom", "abandon", "snooze", "hand back", "stall", "kill", "kill twice"]
 """How the first run of a row ends; later ones complete, but for the doomed and those that kill twice."""
 
 ORDERED = ("block", "skip", "owned")
@@ -462,7 +462,7 @@ def _outcome(claim: Claim) -> Outcome:
             return Ended(Final.FAILED, "as planned")
         case "snooze", 1:
             return Snoozed(0.05)
-        case "release", 1:
+        case "hand back", 1:
             return HandedBack()
     return Completed()
 

@@ -16,6 +16,7 @@ from tests.wake.conftest import Ear, Flags
 from holdfast import Holdfast
 from holdfast.db.database import Database
 from holdfast.loading import served
+from holdfast.model.occurrences import Occurrences
 from holdfast.worker.embedded import EmbeddedWorker
 from holdfast.worker.leases import ledger as marks
 from holdfast.worker.leases.keeper import Kept
@@ -197,7 +198,7 @@ class Sleeper:
         self.ledger = Ledger()
         self.now(state)
         self.woken = 0
-        self.kept = Kept(self.ledger, signal=lambda: None, wake=self._wake, stopped=lambda: stopped)
+        self.kept = Kept(self.ledger, read_notices=lambda: None, wake=self._wake, stopped=lambda: stopped)
 
     def now(self, state: int, look_in: float = NEVER, room: int = 1) -> None:
         self.ledger.set_state(state, look_in, room)
@@ -221,7 +222,7 @@ class Flickering(Ledger):
 
 @asynccontextmanager
 async def host(inbox: Inbox, *sleepers: Sleeper) -> AsyncIterator[Listener]:
-    it = Listener(Database(inbox.url), ["default"], [sleeper.kept for sleeper in sleepers], lambda: None)
+    it = Listener(Database(inbox.url), ["default"], [sleeper.kept for sleeper in sleepers], lambda: None, Occurrences())
     running = asyncio.create_task(it.run())
     try:
         await until(lambda: it.listening)

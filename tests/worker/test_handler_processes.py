@@ -20,11 +20,13 @@ from holdfast.context import Desk
 from holdfast.loading import address_of
 from holdfast.model.ids import new_id
 from holdfast.model.job import Claim
+from holdfast.model.occurrences import Occurrences
 from holdfast.model.outcome import AttemptFailed, Completed, Lost, Outcome, Snoozed
 from holdfast.model.questions import EnterOnce, Question
 from holdfast.worker.handler_processes import pool as processes
-from holdfast.worker.handler_processes import protocol as talk
+from holdfast.worker.handler_processes import protocol
 from holdfast.worker.handler_processes.pool import HandlerProcesses
+from holdfast.worker.log_lines import LogLines
 
 
 class NoDesk:
@@ -46,7 +48,7 @@ def definitions() -> list[Any]:
 @pytest.fixture
 async def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HandlerProcesses]:
     monkeypatch.setenv(witness.VARIABLE, str(tmp_path / "witness"))
-    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
+    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()), Occurrences(LogLines()))
     await pool.start()
     yield pool
     await pool.close()
@@ -64,7 +66,7 @@ async def pid_of(pool: HandlerProcesses) -> int:
 
 
 def living(pool: HandlerProcesses) -> int:
-    return sum(child.alive for child in pool._all)
+    return sum(process.alive for process in pool._all)
 
 
 async def test_more_are_started_when_all_are_busy_and_end_when_they_idle(
@@ -97,33 +99,33 @@ async def test_one_that_dies_as_it_is_handed_on_costs_no_attempt(
     monkeypatch.setattr(processes, "CORES", 0)  # so that the next attempt waits for it
     ending = run(pool, claim_of("hold_apart", gate=str(gate)))
     await until(lambda: bool(witness.read(tmp_path / "witness")))
-    (child,) = pool._all
+    (process,) = pool._all
     waiting = asyncio.create_task(pid_of(pool))
     await until(lambda: bool(pool._waiting))
     gate.touch()
     # Meanwhile the loop stands still: it is to see the outcome and the death together.
-    wait_until(lambda: bool(select.select([child._socket], [], [], 0)[0]))
-    os.kill(child._process.pid, signal.SIGKILL)
-    wait_until(lambda: not child.alive)
+    wait_until(lambda: bool(select.select([process._socket], [], [], 0)[0]))
+    os.kill(process._process.pid, signal.SIGKILL)
+    wait_until(lambda: not process.alive)
     monkeypatch.undo()
     monkeypatch.setenv(witness.VARIABLE, str(tmp_path / "witness"))
     assert await ending == Completed()
-    assert await waiting != child._process.pid
+    assert await waiting != process._process.pid
 
 
 async def test_one_that_closed_its_socket_while_it_idled_is_ended(pool: HandlerProcesses) -> None:
     pid = await pid_of(pool)
     os.kill(pid, signal.SIGSTOP)  # or it would end by itself
-    (child,) = pool._all
-    assert child._transport is not None
-    child._transport.abort()
+    (process,) = pool._all
+    assert process._transport is not None
+    process._transport.abort()
     await until(lambda: not pool._all)
-    assert not child.alive
+    assert not process.alive
 
 
 async def test_word_that_it_is_ready_may_come_too_late(pool: HandlerProcesses) -> None:
-    (child,) = pool._all
-    child.data_received(talk.frame(talk.Ready([])) + talk.frame(talk.Refused("late")))
+    (process,) = pool._all
+    process.data_received(protocol.frame(protocol.Ready([])) + protocol.frame(protocol.Refused("late")))
 
 
 async def test_a_default_timeout_for_sockets_is_not_for_ours(pool: HandlerProcesses) -> None:
@@ -142,7 +144,7 @@ async def test_signals_for_everybody_do_not_end_one_that_starts(pool: HandlerPro
     await until(lambda: living(pool) == 0)
     starting = asyncio.create_task(pid_of(pool))
     await until(lambda: living(pool) == 1)
-    (pid,) = (child._process.pid for child in pool._all if child.alive)
+    (pid,) = (process._process.pid for process in pool._all if process.alive)
     os.kill(pid, signal.SIGTERM)
     os.kill(pid, signal.SIGINT)
     assert await starting == pid
@@ -206,13 +208,13 @@ async def test_a_second_cancellation_kills_at_once(
 async def test_closed_it_leaves_nothing_and_nobody_waiting(pool: HandlerProcesses, tmp_path: Path) -> None:
     holding = run(pool, claim_of("hold_apart", gate="/nonexistent/gate"))
     await until(lambda: bool(witness.read(tmp_path / "witness")))
-    (child,) = pool._all
+    (process,) = pool._all
     waiting = [run(pool, claim_of("where")) for _ in range(4)]
     await until(lambda: len(pool._all) > 1)
     await pool.close()
     assert [await one for one in waiting] == [Snoozed(5.0)] * 4
     assert isinstance(await holding, AttemptFailed)
-    assert (child.alive, pool._all, pool._starting) == (False, set(), set())
+    assert (process.alive, pool._all, pool._starting) == (False, set(), set())
 
 
 async def test_what_the_desk_refuses_is_raised_in_the_handler(pool: HandlerProcesses) -> None:
@@ -249,7 +251,7 @@ async def test_a_start_that_takes_too_long_is_tried_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "START", 0.001)
-    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
+    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()), Occurrences(LogLines()))
     starting = asyncio.create_task(pool.start())
     said = "process=True: a process did not load tests.apps.apart:hf within 0.001 s; trying again"
     await until(lambda: said in caplog.text)
@@ -260,7 +262,7 @@ async def test_a_start_that_takes_too_long_is_tried_again(
 
 @pytest.mark.parametrize("address", ["nowhere:hf", "tests.apps.effects:hf"], ids=["no module", "no such task"])
 async def test_an_application_that_cannot_be_loaded_is_refused(address: str) -> None:
-    pool = HandlerProcesses(address, definitions(), cast(Desk, NoDesk()))
+    pool = HandlerProcesses(address, definitions(), cast(Desk, NoDesk()), Occurrences(LogLines()))
     with pytest.raises(ConfigurationError, match=r"process=True: (app: there is no module|a process that imports)"):
         await pool.start()
     await pool.close()
@@ -268,20 +270,20 @@ async def test_an_application_that_cannot_be_loaded_is_refused(address: str) -> 
 
 async def test_a_program_that_cannot_be_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()))
+    pool = HandlerProcesses("tests.apps.apart:hf", definitions(), cast(Desk, NoDesk()), Occurrences(LogLines()))
     with pytest.raises(ConfigurationError, match="No such file or directory"):
         await pool.start()
     await pool.close()
 
 
 def test_frames_are_found_however_they_come() -> None:
-    messages: list[msgspec.Struct] = [talk.GaveIn(), talk.Ask(EnterOnce("k" * 70_000)), talk.Ready([])]
-    data = b"".join(map(talk.frame, messages))
+    messages: list[msgspec.Struct] = [protocol.GaveIn(), protocol.Ask(EnterOnce("k" * 70_000)), protocol.Ready([])]
+    data = b"".join(map(protocol.frame, messages))
     for step in (1, 3, 1000, len(data)):
         buffer, found = bytearray(), []
         for at in range(0, len(data), step):
             buffer += data[at : at + step]
-            found += [msgspec.json.decode(each, type=talk.Up) for each in talk.take_frames(buffer)]
+            found += [msgspec.json.decode(each, type=protocol.Up) for each in protocol.take_frames(buffer)]
         assert (found, bytes(buffer)) == (messages, b"")
 
 

@@ -83,7 +83,7 @@ async def test_a_row_whose_lease_was_lost_before_it_started_never_starts(one: Se
     bench.hands.take([kept], marks.now())
     if how == "told":
         (row,) = (row for row in bench.ledger.held() if row.id == lost.id)
-        assert bench.ledger.signal(row, marks.LOST)
+        assert bench.ledger.notice(row, marks.LOST)
     await bench.work()
     assert bench.ran == [kept.id]
     assert (bench.tally.counters.started, bench.tally.counters.lease_lost) == (1, 1)

@@ -6,7 +6,9 @@ import pytest
 from tests.support.pooler import database_at
 from tests.support.waiting import until
 
+from holdfast.model.occurrences import Occurrences
 from holdfast.worker.attempts.transactions import Transactions
+from holdfast.worker.log_lines import LogLines
 from holdfast.worker.settings import WorkerSettings
 
 
@@ -15,7 +17,7 @@ async def test_an_outage_in_which_some_still_begin_is_one_outage(
 ) -> None:
     # As while a server shuts down: it ends its sessions one by one.
     caplog.set_level(logging.INFO, "holdfast.worker")
-    transactions = Transactions(database_at(migrated_url), WorkerSettings(queues=("default",)))
+    transactions = Transactions(database_at(migrated_url), WorkerSettings(queues=("default",)), Occurrences(LogLines()))
     for _ in range(3):
         transactions._unbegun(OSError("gone"))
         transactions._begun()

@@ -3,7 +3,7 @@
     sweep         expired leases: pending again, dead letters when no attempt is left, failed when they were cancelled
     bury          pending rows without an attempt left, and dead letters that hand-written SQL left half done
     archive       rows that hand-written SQL completed, and cancelled ones whose attempt died
-    unpark        heads of ordered keys that are parked although nothing holds their key
+    unblock       heads of ordered keys that are blocked although nothing holds their key
     disown        due rows of owned queues that their owner may not be able to run
     members       workers that fell silent are dead; long-dead ones are forgotten
     partitions    archive partitions a week ahead

@@ -1,4 +1,4 @@
--- The next keys of which something is parked, in order, and whether their head is parked although nothing of them is in
+-- The next keys of which something is blocked, in order, and whether their head is blocked although nothing of them is in
 -- processing.
 -- Takes    $1, $2 the last key seen (queue, key), $3 how many.
 -- Returns  queue, key, stuck.

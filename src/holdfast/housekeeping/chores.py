@@ -79,8 +79,7 @@ async def sweep(turn: Turn) -> Done:
     """Return rows with expired leases."""
     begun: Sweeping = turn.rest or _begin(turn)
     for pid, session, _ in await turn.run("end_sessions", begun.at, begun.id, turn.now, BATCH):
-        for told in turn.occurrences.session_ended:
-            told(pid, session)
+        turn.occurrences.session_ended(pid, session)
     rows = await turn.run("sweep", begun.at, begun.id, turn.now, BATCH)
     ((id, at, passed_over, *_),) = (row for row in rows if row["status"] is None)
     swept = [
@@ -88,8 +87,8 @@ async def sweep(turn: Turn) -> Done:
         for row in rows
         if row["status"] is not None
     ]
-    for tell in turn.occurrences.swept if swept else ():
-        tell(swept)
+    if swept:
+        turn.occurrences.swept(swept)
     oldest = min(filter(None, (begun.passed_over, passed_over)), default=None)
     if at is not None:
         return Done(len(rows) - 1, begun.floor, rest=Sweeping(begun.floor, at, id, oldest))
@@ -112,21 +111,21 @@ async def archive(turn: Turn) -> Done:
     return await _prune(turn, {"archive": _LOWEST})
 
 
-async def unpark(turn: Turn) -> Done:
-    """Go through the keys of which something is parked, and unpark heads that nobody holds back any more."""
-    unparked, last = 0, turn.rest or ("", "")
+async def unblock(turn: Turn) -> Done:
+    """Go through the keys of which something is blocked, and unblock heads that nobody holds back any more."""
+    unblocked, last = 0, turn.rest or ("", "")
     for _ in range(KEY_BATCHES):
         rows = await turn.run("blocked_keys", *last, BATCH)
         stuck = [(queue, key) for queue, key, held in rows if held]
         if stuck:
-            ((count,),) = await turn.run("unpark", [queue for queue, _ in stuck], [key for _, key in stuck])
-            unparked += count
+            ((count,),) = await turn.run("unblock", [queue for queue, _ in stuck], [key for _, key in stuck])
+            unblocked += count
         if len(rows) < BATCH:
-            return Done(unparked)
+            return Done(unblocked)
         last = (rows[-1][0], rows[-1][1])
-        if unparked >= BATCH:  # each of them holds a lock until the end of the turn
+        if unblocked >= BATCH:  # each of them holds a lock until the end of the turn
             break
-    return Done(unparked, rest=last)
+    return Done(unblocked, rest=last)
 
 
 async def disown(turn: Turn) -> Done:
@@ -137,8 +136,7 @@ async def disown(turn: Turn) -> Done:
 async def members(turn: Turn) -> Done:
     rows = await turn.run("members", SILENCE)
     for (worker,) in rows:
-        for tell in turn.occurrences.called_dead:
-            tell(worker, SILENCE)
+        turn.occurrences.called_dead(worker, SILENCE)
     return Done(len(rows))
 
 
@@ -181,7 +179,7 @@ CHORES = (
     Chore("sweep", 0, sweep, recovers=True),
     Chore("bury", 0, bury),
     Chore("archive", 0, archive),
-    Chore("unpark", 0, unpark),
+    Chore("unblock", 0, unblock),
     Chore("disown", 0, disown),
     Chore("members", 0, members),
     Chore("partitions", 3600, partitions),

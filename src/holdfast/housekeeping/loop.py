@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Awaitable, Sequence
@@ -14,11 +13,10 @@ from typing import Any, TypeVar
 from ..db.database import PIN_PLANS, Connection, Database, end_if_idle
 from ..db.link import backoff, translate
 from ..errors import Contended, Unreachable
-from ..model.occurrences import Occurrences
+from ..model.availability import Availability
+from ..model.occurrences import Occurrences, Part
 from ..probes import probe
 from .chores import CHORES, Chore, Done, Turn
-
-log = logging.getLogger("holdfast.housekeeping")
 
 IDLE = 30.0
 """Seconds for which whoever has a chore's turn may say nothing before it is another's."""
@@ -60,6 +58,7 @@ class Housekeeper:
         occurrences: Occurrences = Occurrences(),  # noqa: B008 - nobody is told, and nothing in it changes
     ) -> None:
         self._occurrences = occurrences
+        self._availability = Availability(Part.HOUSEKEEPING, occurrences)
         self._database = database
         self._interval = interval
         self._grace = grace
@@ -80,17 +79,14 @@ class Housekeeper:
 
     async def run(self) -> None:
         """Until cancelled."""
-        failures = 0
         try:
             while True:
                 try:
                     await self.round()
-                    failures = 0
+                    self._availability.succeeded()
                 except (Unreachable, Contended) as error:
-                    failures += 1
-                    if failures == 1:
-                        log.warning("housekeeping: %s; trying again", error)
-                    await asyncio.sleep(backoff(failures))
+                    self._availability.failed(error)
+                    await asyncio.sleep(backoff(self._availability.failures))
                     continue
                 await asyncio.sleep(self._pause())
         finally:
@@ -126,11 +122,8 @@ class Housekeeper:
                 self._drop()
                 self._away = self._away or translated.silent
                 raise translated from error
-            what = f"the chore {chore.name}" if chore else "looking for chores"
-            if isinstance(translated, Contended):
-                log.info("%s gave way: %s", what, translated)
-            else:
-                log.exception("%s failed; it is tried again", what)
+            known = translated if isinstance(translated, Contended) else error
+            self._occurrences.chore_failed(chore.name if chore else None, known)
             if chore is not None:
                 self._runs.pop(chore.name, None)
                 await self._guarded(self._note_failure(chore, translated))
@@ -160,6 +153,7 @@ class Housekeeper:
         asked = time.monotonic()
         run = self._runs.pop(chore.name, None)
         if chore.recovers and asked - self._back_at < self._grace:
+            self._occurrences.chore_postponed(chore.name, self._back_at + self._grace - asked)
             return None
         async with connection.transaction():
             turn = await self._turn(connection, chore, run, asked)
@@ -171,6 +165,7 @@ class Housekeeper:
             noted_at = await self._note(connection, chore, done, run.rows if run else 0)
         if done.rest is not None:
             self._runs[chore.name] = Run(noted_at, (run.rows if run else 0) + done.rows, done.rest)
+        self._occurrences.chore_ran(chore.name, done.rows, time.monotonic() - asked)
         return done.rows
 
     async def _turn(self, connection: Connection, chore: Chore, run: Run | None, asked: float) -> Turn | None:
@@ -187,6 +182,8 @@ class Housekeeper:
             return None
         floor, now, server, up = rows[0]
         if self._note_server(server) or (chore.recovers and (held_up or up < self._grace)):
+            if chore.recovers:
+                self._occurrences.chore_postponed(chore.name, self._grace)
             return None
         return Turn(connection, self._database, self._occurrences, floor, now, run.rest if run else None)
 

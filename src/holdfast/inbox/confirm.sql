@@ -1,4 +1,4 @@
--- After a write whose answer was lost: which of these rows did end under this fence.
+-- After a write whose answer was lost: which of these rows did end under this hold.
 -- Takes    $1 ids, $2 generations, $3 worker.
 -- Returns  the ids that are archived under it.
 -- Index    idx_archive_id.

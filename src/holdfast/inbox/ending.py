@@ -133,7 +133,7 @@ async def _hand_back(runner: Runner, held: Sequence[H], report: Report[H]) -> No
     worker = held[0].worker
     left = list(held)
     for _ in range(TRIES):
-        probe("release.before")
+        probe("hand_back.before")
         back = {row[0] for row in await runner.run("inbox", "hand_back", *_holds(left), worker)}
         report.handed_back += len(back)
         left = [row for row in left if row.id not in back]

@@ -1,8 +1,8 @@
-"""The guarded claim: heads of ordered keys, rows of owned buckets, and rows that are to run alone.
+"""The guarded claim: heads of ordered keys, rows of owned buckets, and suspects.
 
     claim        along the lanes: takes the heads it meets, passes what waits behind them
     hand_over    through the keys whose row has just ended here: takes what was passed, in its order
-    patrol       from the very start, every few seconds: takes what fell between the two, parks what still waits
+    patrol       from the very start, every few seconds: takes what fell between the two, blocks what still waits
 
 A passed row is older than all that lies before the floor, so a key that hands over jumps no queue.
 """
@@ -60,8 +60,8 @@ class GuardedCourse(Course):
         """Keys that fell vacant since the last claim was sent."""
         self._passed: dict[Key, None] = {}
         """Keys of which this floor has passed rows, the latest last."""
-        self._ask_parked_at = 0.0
-        """The question whether anything is parked is not asked before: it was slow."""
+        self._ask_blocked_at = 0.0
+        """The question whether anything is blocked is not asked before: it was slow."""
         self._patrol = Floor(self.floor.lanes)
         self._patrolling = False
         self._patrol_at = time.monotonic() + PATROL_EVERY
@@ -131,15 +131,15 @@ class GuardedCourse(Course):
                 self._vacated.update((vacated[position - 1], None) for position in told.busy)
 
     async def _worth_a_look(self, vacated: list[Key], link: Link) -> list[Key]:
-        """If nothing at all is parked, the keys of which we passed something: what others have is still ahead."""
+        """If nothing at all is blocked, the keys of which we passed something: what others have is still ahead."""
         passed = [key for key in vacated if key in self._passed]
-        if 2 * len(passed) > len(vacated) or time.monotonic() < self._ask_parked_at:
+        if 2 * len(passed) > len(vacated) or time.monotonic() < self._ask_blocked_at:
             return vacated
         began = time.monotonic()
-        parked = await link.run("inbox", "parked", list({queue for queue, _ in vacated}))
+        blocked = await link.run("inbox", "blocked", list({queue for queue, _ in vacated}))
         if time.monotonic() - began > SLOW:  # it walks what is dead; each key's own is less
-            self._ask_parked_at = time.monotonic() + PATROL_EVERY
-        return vacated if parked else passed
+            self._ask_blocked_at = time.monotonic() + PATROL_EVERY
+        return vacated if blocked else passed
 
     def _note_passed(self, told: About) -> None:
         for key in ((each.queue, each.key) for each in told.passed):
@@ -151,13 +151,13 @@ class GuardedCourse(Course):
             del self._passed[next(iter(self._passed))]
 
     async def claim_suspect(self) -> Claim | None:
-        """Claim one row that is to run alone."""
-        _, claims = await self._run(self.floor, [], 1, 1, 1, suspects=True, park=True)
+        """Claim one suspect."""
+        _, claims = await self._run(self.floor, [], 1, 1, 1, suspects=True, block=True)
         return claims[0] if claims else None
 
     async def suspect_waits(self) -> bool:
-        """Is there a row that is to run alone, and may run now?"""
-        told, _ = await self._run(self.floor, [], 1, 1, 0, suspects=True, park=True)
+        """Is there a suspect that may run now?"""
+        told, _ = await self._run(self.floor, [], 1, 1, 0, suspects=True, block=True)
         return told.left > 0
 
     async def _walk_patrol(self, limit: int) -> Batch:
@@ -165,7 +165,7 @@ class GuardedCourse(Course):
         if not self._patrolling:
             self._patrolling = True
             self._patrol.reset()
-        told, claims = await self._run(self._patrol, [], PATROL_CHUNK, self._keys, limit, park=True)
+        told, claims = await self._run(self._patrol, [], PATROL_CHUNK, self._keys, limit, block=True)
         self._note_passed(told)
         full = told.found >= PATROL_CHUNK
         self._patrol.claimed(told.at, told.ends(len(self._patrol.lanes)), told.paused)
@@ -196,7 +196,7 @@ class GuardedCourse(Course):
         take: int,
         *,
         suspects: bool = False,
-        park: bool = False,
+        block: bool = False,
         rescan: bool = False,
         passed: bool = False,
         link: Link | None = None,
@@ -211,7 +211,7 @@ class GuardedCourse(Course):
             [at for at, _ in hints], [seq for _, seq in hints], *self._own_buckets(),
             [queue for queue, _ in vacated], [key for _, key in vacated],
             [passed or key in self._passed for key in vacated],
-            look, keys, take, suspects, park,
+            look, keys, take, suspects, block,
             self._known.kinds, self._known.spread, self._worker, self._lease, rescan, link=link,
         )  # fmt: skip
         try:

@@ -1,4 +1,4 @@
--- Which rows are still held under this fence, and which of them were cancelled.
+-- Which rows are still under this hold, and which of them were cancelled.
 -- Takes    $1 ids, $2 generations, $3 worker.
 -- Returns  id, cancelled. A row that does not come back is lost.
 -- Locks    nothing.

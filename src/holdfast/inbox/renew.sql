@@ -1,6 +1,6 @@
--- Renew the leases of rows in flight, under their fence.
+-- Renew the leases of rows in flight, under their holds.
 -- Takes    $1 ids, $2 generations, $3 worker, $4 lease in seconds.
--- Returns  the ids renewed. A row that is locked right now is skipped: unknown, not lost; held.sql tells them apart.
+-- Returns  the ids renewed. A row that is locked right now is left out: unknown, not lost; held.sql tells them apart.
 -- Locks    the rows, in order of id, skipping locked ones; never waits.
 -- Index    the primary key alone (see complete.sql).
 with held as materialized (

@@ -1,29 +1,56 @@
-"""What happens inside a worker, told to whoever subscribed: logs and counters, later metrics and traces.
+"""Occurrences: what happens inside a worker, its keeper and its supervisor, reported to subscribers.
 
-Who reports calls the subscribers that want to hear of it, one call per batch where the work is done in batches:
+An occurrence is a method of `Subscriber`. To report one, call it on `Occurrences`, with one call per batch where the
+work is done in batches:
 
-    for tell in occurrences.claimed:
-        tell(claims)
+    self._occurrences.claimed(claims)
 
-An occurrence that nobody subscribed to costs an empty loop. Subscribers are called on the loop that does the work, so
-they must be quick, and must not raise.
+An occurrence without a subscriber costs the call of an empty method. Subscribers are called in the thread and on the
+loop that does the work, so they must be quick, and must not raise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from .job import Claim, Holding
+from .job import Claim, Hold, Holding
 from .outcome import AttemptFailed, Outcome
 from .report import Report
 
 
+class Part(StrEnum):
+    """The parts of a worker that need the server. Each notices an outage by itself."""
+
+    START = "start"
+    CLAIM = "claim"
+    HAND_OVER = "hand over"
+    ENDINGS = "endings"
+    TRANSACTIONS = "transactions"
+    LEASES = "leases"
+    WAKE_UPS = "wake-ups"
+    HOUSEKEEPING = "housekeeping"
+    RECOVERY = "recovery"
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A call of one part failed. It is retried."""
+
+    part: Part
+    error: Exception
+    failures: int
+    """In a row, including this one."""
+    rows: int = 0
+    """How many rows wait for this call."""
+
+
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """A row whose lease ran out, and what became of it."""
+    """A row whose lease expired, and its status since then."""
 
     id: UUID
     worker: str
@@ -32,7 +59,26 @@ class Swept:
 
 
 class Subscriber:
-    """Override what you want to hear of."""
+    """Override the methods of the occurrences that you need."""
+
+    # A worker
+
+    def worker_started(self, worker: str, queues: Sequence[str], concurrency: int, isolation: bool) -> None:
+        """A worker is registered and begins to claim."""
+
+    def drain_began(self, worker: str) -> None:
+        """A worker claims nothing more."""
+
+    def worker_stopped(self, worker: str, completed: int) -> None:
+        """A worker has left, after so many completed jobs."""
+
+    def worker_failed(self, worker: str, error: BaseException) -> None:
+        """An error of the worker itself, not of a handler; it stops."""
+
+    def registration_failed(self, worker: str, status: str, error: Exception) -> None:
+        """The worker's new status could not be written to the registry."""
+
+    # Attempts
 
     def claimed(self, claims: Sequence[Claim]) -> None:
         """These rows were claimed."""
@@ -40,54 +86,133 @@ class Subscriber:
     def started(self, claim: Claim) -> None:
         """An attempt began."""
 
+    def not_started(self, claim: Claim, error: Exception, delay: float) -> None:
+        """An attempt had no process to run in; it is retried after so many seconds."""
+
+    def start_overdue(self, claims: Sequence[Claim], seconds: float) -> None:
+        """These rows could not start within so many seconds; they are handed back."""
+
     def timed_out(self, claim: Claim) -> None:
-        """An attempt ran over its time, and was ended."""
+        """An attempt ran longer than its timeout, and was stopped."""
+
+    def overdue(self, held: Holding, pid: int | None) -> None:
+        """A handler is over its timeout and its grace period. Its process `pid` is killed; None: its lease expires."""
 
     def failed(self, claim: Claim, failure: AttemptFailed) -> None:
         """An attempt failed; its ending is not written yet."""
 
     def ended(self, endings: Sequence[tuple[Claim, Outcome]], report: Report[Claim]) -> None:
-        """The endings of these attempts are written, but for those that the report calls lost."""
+        """The endings of these attempts are written, except those that the report calls lost."""
 
     def ending_lost(self, claim: Claim) -> None:
-        """The ending of this attempt was not written: the row is another's, or might be."""
+        """The ending of this attempt was not written: another worker has the row, or may have it."""
+
+    def ending_rejected(self, claim: Claim, error: Exception) -> None:
+        """The server rejected the ending of this attempt; `ending_lost` follows."""
+
+    def endings_unwritten(self, endings: int) -> None:
+        """The worker stops, and could not write so many endings; their leases expire."""
+
+    def handlers_left(self, handlers: int) -> None:
+        """The worker stops, and so many handlers did not end; their leases expire."""
+
+    def handler_process_failed(self, error: Exception) -> None:
+        """The first process for handlers could not be started; it is retried."""
+
+    # Leases
+
+    def renewed(self, worker: str, rows: int) -> None:
+        """So many leases of this worker were renewed."""
 
     def lease_lost(self, held: Holding) -> None:
-        """A lease could not be renewed in time, or somebody else has the row."""
+        """A lease could not be renewed in time, or another worker has the row."""
 
-    def claim_failed(self, error: Exception, failures: int) -> None:
-        """A claim failed, for so many times in a row; it is tried again."""
+    def recalled(self, worker: str, rows: int, stopped: bool) -> None:
+        """A worker does not run: so many rows that it had not started were handed back."""
+
+    def absent(self, worker: str) -> None:
+        """A worker does not run, and does not count as live from now on."""
+
+    def present(self, worker: str) -> None:
+        """A worker that was absent runs again, and counts as live."""
+
+    def unregistered(self, worker: str) -> None:
+        """The registry does not know this worker; it registers again."""
+
+    def heartbeat(self, counters: Mapping[str, Mapping[str, int]]) -> None:
+        """A heartbeat was written, with these counters of these workers."""
+
+    # The server
+
+    def unavailable(self, outage: Outage) -> None:
+        """A part of the worker cannot reach the server, or the server cannot serve it now. Reported for each try."""
+
+    def available(self, part: Part, failures: int, seconds: float) -> None:
+        """It is served again, after so many failures and seconds."""
+
+    def listening(self, channel: str, again: bool) -> None:
+        """A host receives wake-ups on this channel."""
+
+    # Housekeeping
+
+    def chore_ran(self, chore: str, rows: int, seconds: float) -> None:
+        """One batch of a chore is committed."""
+
+    def chore_failed(self, chore: str | None, error: Exception) -> None:
+        """A chore failed, or with None, the search for chores that are due. It is retried at its next turn."""
+
+    def chore_postponed(self, chore: str, seconds: float) -> None:
+        """The server was away a moment ago: nothing is taken from other workers for up to so many seconds."""
 
     def swept(self, rows: Sequence[Swept]) -> None:
-        """These rows had lost their owners."""
+        """The leases of these rows had expired."""
 
     def session_ended(self, pid: int, name: str) -> None:
-        """The session of an owner that had lost its lease was ended."""
+        """The session of an attempt whose lease had expired was ended."""
 
     def called_dead(self, worker: str, silence: float) -> None:
-        """A worker has not been heard of for so many seconds."""
+        """A worker has sent no heartbeat for so many seconds, and is dead in the registry."""
+
+    # Worker processes
+
+    def stop_requested(self, signal: str, now: bool) -> None:
+        """The supervisor was asked to drain its processes; `now`: to stop them."""
+
+    def process_started(self, pid: int, isolation: bool) -> None:
+        """A worker process was started."""
+
+    def process_not_started(self, isolation: bool, error: Exception) -> None:
+        """A worker process could not be started; it is retried."""
+
+    def process_killed(self, pid: int) -> None:
+        """A worker process did not end in time, and was killed."""
+
+    def process_ended(self, pid: int, worker: str) -> None:
+        """A worker process has drained and ended."""
+
+    def process_died(self, pid: int, worker: str, how: str, started: int) -> None:
+        """A worker process ended with an error, or with rows; so many attempts had started. "": not ready yet."""
+
+    def recovered(self, worker: str, report: Report[Hold]) -> None:
+        """What a process that died had started is written as failed, and the rest is handed back."""
 
 
-class Occurrences:
-    """By kind, whom to tell."""
+class Occurrences(Subscriber):
+    """All subscribers as one. What it reports is declared once, as a method of `Subscriber`."""
 
     def __init__(self, *subscribers: Subscriber) -> None:
-        self.claimed: Sequence[Callable[[Sequence[Claim]], None]] = _heard(subscribers, "claimed")
-        self.started: Sequence[Callable[[Claim], None]] = _heard(subscribers, "started")
-        self.timed_out: Sequence[Callable[[Claim], None]] = _heard(subscribers, "timed_out")
-        self.failed: Sequence[Callable[[Claim, AttemptFailed], None]] = _heard(subscribers, "failed")
-        self.ended: Sequence[Callable[[Sequence[tuple[Claim, Outcome]], Report[Claim]], None]] = _heard(
-            subscribers, "ended"
-        )
-        self.ending_lost: Sequence[Callable[[Claim], None]] = _heard(subscribers, "ending_lost")
-        self.lease_lost: Sequence[Callable[[Holding], None]] = _heard(subscribers, "lease_lost")
-        self.claim_failed: Sequence[Callable[[Exception, int], None]] = _heard(subscribers, "claim_failed")
-        self.swept: Sequence[Callable[[Sequence[Swept]], None]] = _heard(subscribers, "swept")
-        self.session_ended: Sequence[Callable[[int, str], None]] = _heard(subscribers, "session_ended")
-        self.called_dead: Sequence[Callable[[str, float], None]] = _heard(subscribers, "called_dead")
+        for name, silent in vars(Subscriber).items():
+            if name.startswith("_"):
+                continue
+            methods = [getattr(each, name) for each in subscribers]
+            heard = [each for each in methods if getattr(each, "__func__", each) is not silent]
+            if heard:
+                setattr(self, name, heard[0] if len(heard) == 1 else _all(heard))
 
 
-def _heard(subscribers: Sequence[Subscriber], name: str) -> Any:
-    """The methods of those that want to hear of it."""
-    silent = getattr(Subscriber, name)
-    return tuple(getattr(each, name) for each in subscribers if getattr(type(each), name) is not silent)
+def _all(methods: Sequence[Callable[..., None]]) -> Callable[..., None]:
+    def tell(*arguments: Any) -> None:
+        for method in methods:
+            method(*arguments)
+
+    return tell

@@ -49,10 +49,6 @@ class Shares:
             self._see(await live(self._link, set(queues)))
         return {queue: self._shares[queue] for queue in queues}
 
-    def look_again(self) -> None:
-        """Read the registry at the next call, however fresh the view is."""
-        self._until = 0.0
-
     @property
     def _outdated(self) -> bool:
         """Too old, or of a session that is gone: the new one may speak to another server."""

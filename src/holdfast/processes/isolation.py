@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..db.link import backoff
+from ..model.occurrences import Occurrences
 
 log = logging.getLogger("holdfast.supervisor")
 
@@ -69,7 +70,10 @@ class Place(Protocol):
 
 
 class Isolation:
-    def __init__(self, new_place: Callable[[], Place], ordinary: Sequence[Place], most: int) -> None:
+    def __init__(
+        self, new_place: Callable[[], Place], ordinary: Sequence[Place], most: int, occurrences: Occurrences
+    ) -> None:
+        self._occurrences = occurrences
         self._new_place = new_place
         self._ordinary = ordinary
         self._most = min(most, MOST)
@@ -144,7 +148,7 @@ class Isolation:
         try:
             end = await place.live()
         except OSError as error:
-            log.warning("an isolation process could not be started: %s; trying again", error)
+            self._occurrences.process_not_started(True, error)
             end = End(1, worked=False)
         except Exception:
             log.exception("an isolation process could not be looked after; its leases run out")

@@ -8,7 +8,6 @@ stops them now. What had started in a process that died runs in isolation next (
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import time
@@ -22,7 +21,9 @@ from ..db.link import Link, backoff
 from ..errors import Contended, Unreachable
 from ..inbox import ending, sessions
 from ..inbox.ending import Ending
+from ..model.availability import Availability
 from ..model.job import Hold
+from ..model.occurrences import Occurrences, Part
 from ..model.outcome import AttemptFailed
 from ..ownership import members
 from ..worker.attempts.deciding import Around, process_gone
@@ -30,13 +31,12 @@ from ..worker.exit_codes import CONFIGURATION
 from ..worker.leases import ledger as marks
 from ..worker.leases.keeper import Keeper, Kept
 from ..worker.leases.ledger import Held, Ledger
+from ..worker.log_lines import LogLines
 from ..worker.served import Served
 from ..worker.settings import WorkerSettings
 from ..worker.spawning import Process
 from .isolation import End, Isolation
 from .worker_process import Start
-
-log = logging.getLogger("holdfast.supervisor")
 
 QUICK = 5.0
 """Seconds: a process that ends sooner is started again with a growing pause."""
@@ -50,10 +50,13 @@ class Supervisor:
         self._address = served.address
         self._settings = settings
         self._log_level = log_level
-        self._keeper = Keeper(served.database, settings, served.queues)
+        self._occurrences = occurrences = Occurrences(LogLines())
+        self._keeper = Keeper(served.database, settings, served.queues, occurrences)
         self._link = Link(served.database, "supervisor", deadline=settings.deadline)
         self._places = [WorkerPlace(self) for _ in range(processes)]
-        self._isolation = Isolation(lambda: WorkerPlace(self, isolation=True), self._places, settings.concurrency)
+        self._isolation = Isolation(
+            lambda: WorkerPlace(self, isolation=True), self._places, settings.concurrency, occurrences
+        )
         self._draining = False
         self._served = False
         """Has any process ever been ready? Then a refusal to start is the server's state, and passes."""
@@ -77,12 +80,12 @@ class Supervisor:
     def _on_signal(self, number: int) -> None:
         name = signal.Signals(number).name
         if not self._draining:
-            log.info("%s: draining; send it again to stop now", name)
+            self._occurrences.stop_requested(name, now=False)
             self._draining = True
             for place in self._places:
                 place.drain()
         else:
-            log.warning("%s again: stopping now", name)
+            self._occurrences.stop_requested(name, now=True)
             for place in self._places:
                 place.stop_now()
             self._isolation.stop_now()
@@ -93,6 +96,7 @@ class WorkerPlace:
 
     def __init__(self, supervisor: Supervisor, isolation: bool = False) -> None:
         self._supervisor = supervisor
+        self._occurrences = supervisor._occurrences
         self._isolation = isolation
         self._ledger: Ledger | None = None
         self._process: Process | None = None
@@ -109,7 +113,7 @@ class WorkerPlace:
             try:
                 code = (await self.live()).code
             except OSError as error:
-                log.warning("a worker process could not be started: %s; trying again", error)
+                self._occurrences.process_not_started(False, error)
                 code = 1
             if self._over:
                 # Ended by its group's SIGTERM before it could listen: it had nothing yet.
@@ -144,10 +148,11 @@ class WorkerPlace:
         """Start a process, keep it, and clear up after it. OSError: it cannot be started."""
         self._culprit = None
         ledger, process = self._start()
+        self._occurrences.process_started(process.pid, self._isolation)
         self._ledger = ledger
         kept = Kept(
             ledger,
-            signal=lambda: self._send(b"s"),
+            read_notices=lambda: self._send(b"s"),
             wake=lambda: self._send(b"w"),
             stopped=lambda: _is_stopped(process.pid),
             overdue=self._end_overdue,
@@ -161,13 +166,13 @@ class WorkerPlace:
         self._supervisor._keeper.workers.remove(kept)
         self._close_pipes()
         self._ledger = None
-        if ledger.name:
-            self._supervisor._served = True  # also when it died before its watch looked
-            if code != 0 or any(ledger.held()):
-                await self._recover(ledger, code)
-            else:
-                await self._leave(ledger.name)
-        worked = ledger.counters()["started"] > 0 or any(row.state != marks.HELD for row in ledger.held())
+        self._supervisor._served |= bool(ledger.name)  # also when it died before its watch looked
+        if code == 0 and not any(ledger.held()):
+            self._occurrences.process_ended(process.pid, ledger.name)
+            await self._leave(ledger.name)
+        else:
+            await self._recover(ledger, process.pid, code)
+        worked = ledger.counters()["started"] > 0 or any(row.stage != marks.HELD for row in ledger.held())
         ledger.close()
         return End(code, worked)
 
@@ -250,7 +255,7 @@ class WorkerPlace:
 
     def kill(self) -> None:
         if self._process is not None and self._process.alive:
-            log.warning("ending worker process %s, which did not end by itself", self._process.pid)
+            self._occurrences.process_killed(self._process.pid)
             self._process.kill()
 
     def _send(self, order: bytes) -> None:
@@ -260,45 +265,47 @@ class WorkerPlace:
 
     def _end_overdue(self, row: Held) -> None:
         if self._culprit is None and self._process is not None and self._process.alive:
-            log.error("job %s is over its time and does not give in: ending process %s", row.id, self._process.pid)
+            name = self._ledger.name if self._ledger is not None else ""
+            self._occurrences.overdue(Hold(name, row.id, row.generation), self._process.pid)
             self._culprit = row
             self._process.kill()
 
     # After its death
 
-    async def _recover(self, ledger: Ledger, code: int) -> None:
+    async def _recover(self, ledger: Ledger, pid: int, code: int) -> None:
         """Hand back what the dead process held; an attempt that had started counts."""
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         endings: list[Ending[Hold]] = [
             (Hold(ledger.name, row.id, row.generation), process_gone(self._around(row, code), f"ended by {how}"))
             for row in ledger.held()
-            if row.state != marks.HELD
+            if row.stage != marks.HELD
         ]
         failed = [outcome for _, outcome in endings if isinstance(outcome, AttemptFailed)]
-        log.warning("worker %s ended by %s; handing back its rows (%s had started)", ledger.name, how, len(failed))
-        failures = 0
+        self._occurrences.process_died(pid, ledger.name, how, len(failed))
+        if not ledger.name:
+            return None  # it was never ready, and holds nothing
+        availability = Availability(Part.RECOVERY, self._occurrences)
         while True:
             try:
                 await sessions.end(self._supervisor._link, [hold for hold, _ in endings])
                 report = await ending.write(self._supervisor._link, endings)
-                for hold, error in report.dead:
-                    log.warning("job %s is a dead letter: %s", hold.id, error)
+                self._occurrences.recovered(ledger.name, report)
                 if any(outcome.crashed for outcome in failed):
                     self._supervisor._isolation.ask()
                 await ending.hand_back_all(self._supervisor._link, ledger.name)
-                return await members.leave(self._supervisor._link, ledger.name, "dead", ledger.counters())
+                await members.leave(self._supervisor._link, ledger.name, "dead", ledger.counters())
+                return availability.succeeded()
             except (Unreachable, Contended, OSError) as error:
-                failures += 1
-                if failures == 1:
-                    log.warning("rows of worker %s could not be handed back: %s; trying again", ledger.name, error)
-                if self._supervisor._draining and failures > 5:
-                    return None  # their leases run out
-                await asyncio.sleep(backoff(failures))
+                availability.failed(error, rows=len(endings))
+                if self._supervisor._draining and availability.failures > 5:
+                    return None  # their leases expire
+                await asyncio.sleep(backoff(availability.failures))
 
     async def _leave(self, name: str) -> None:
         """It left by itself; a heartbeat that was under way may have called it alive since."""
-        with suppress(Unreachable, Contended, OSError):
-            await members.leave(self._supervisor._link, name, "dead")
+        if name:
+            with suppress(Unreachable, Contended, OSError):
+                await members.leave(self._supervisor._link, name, "dead")
 
     def _around(self, row: Held, code: int) -> Around:
         if self._over and code == 0:
@@ -306,7 +313,7 @@ class WorkerPlace:
         if self._culprit is not None:
             mine = (row.id, row.generation) == (self._culprit.id, self._culprit.generation)
             return Around.OVERDUE if mine else Around.BESIDE
-        return Around.ENDED if row.state == marks.ENDED else Around.RUNNING
+        return Around.ENDED if row.stage == marks.ENDED else Around.RUNNING
 
 
 def _is_stopped(pid: int) -> bool:

@@ -1,6 +1,6 @@
 """The worker process, as its supervisor starts it: `python -m holdfast.processes.worker_process`.
 
-It listens on a pipe: `s` read your signals, `w` look for work, `r` register again, `d` drain, `n` stop now. When the
+It listens on a pipe: `s` read your notices, `w` look for work, `r` register again, `d` drain, `n` stop now. When the
 pipe ends, so has the supervisor, and the process ends at once; on Linux the kernel sees to it even when no Python code
 can run.
 """
@@ -22,6 +22,8 @@ import msgspec
 from ..db.link import backoff, translate
 from ..errors import ConfigurationError, Unreachable
 from ..loading import load_app, loop_factory, served
+from ..model.availability import Availability
+from ..model.occurrences import Part
 from ..ownership import members
 from ..worker.engine import Engine
 from ..worker.exit_codes import CONFIGURATION, ORPHANED
@@ -125,17 +127,16 @@ class _Process:
             await asyncio.gather(starting, return_exceptions=True)
 
     async def _start(self) -> None:
-        failures = 0
+        availability = Availability(Part.START, self._engine.occurrences)
         while not self._over.is_set():
             try:
-                return await self._engine.start()
+                await self._engine.start()
+                return availability.succeeded()
             except Exception as error:
                 if not isinstance(translated := translate(error), Unreachable):
                     raise
-                failures += 1
-                if failures in (1, 10) or failures % 60 == 0:
-                    log.warning("%s; trying again", translated)
-                await asyncio.sleep(backoff(failures))
+                availability.failed(translated)
+                await asyncio.sleep(backoff(availability.failures))
         return None
 
     def _on_failure(self, error: BaseException) -> None:
@@ -151,7 +152,7 @@ class _Process:
         if not data:
             os._exit(ORPHANED)
         if b"s" in data:
-            self._engine.read_signals()
+            self._engine.read_notices()
         if b"r" in data:
             self._engine.register_again()
         if b"w" in data:

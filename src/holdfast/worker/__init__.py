@@ -30,7 +30,7 @@ process that is stopped or dead does not.
     server refuses us       the same: others may be served
 
 Embedded in an application there is one process only: a thread renews, which a handler that holds the GIL for longer
-than the lease can starve; and suspects run between other jobs, alone for a moment at most.
+than the lease can starve; and suspects run between other jobs, isolated for a moment at most.
 
     engine             one worker: wires the rooms below
     claiming           when to look for work, and how much to take

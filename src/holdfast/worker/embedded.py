@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+from ..model.job import Hold
+from ..model.occurrences import Occurrences
 from ..ownership import members
 from .engine import Engine
 from .leases.keeper import Keeper, Kept
 from .leases.ledger import Held, Ledger
+from .log_lines import LogLines
 from .served import Served
 from .settings import WorkerSettings
-
-log = logging.getLogger("holdfast.worker")
 
 KEEPER_ENDS = 10.0
 """Seconds that the keeper may take to close its connections before it is left to it."""
@@ -31,6 +31,8 @@ class EmbeddedWorker:
         self._ledger = Ledger()
         self._thread: _KeeperThread | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._occurrences = Occurrences(LogLines())
+        """Of the keeper, in its thread."""
         self._warned: set[int] = set()
         self.engine = Engine(served, settings, self._ledger, members.new_name())
 
@@ -44,13 +46,13 @@ class EmbeddedWorker:
         await self.engine.start()
         kept = Kept(
             self._ledger,
-            signal=lambda: _later(loop, self.engine.read_signals),
+            read_notices=lambda: _later(loop, self.engine.read_notices),
             wake=lambda: _later(loop, self.engine.wake),
             overdue=self._overdue,
             drain=lambda: _later(loop, self.engine.drain),
             register=lambda: _later(loop, self.engine.register_again),
         )
-        self._thread = _KeeperThread(self._served, self._settings, kept)
+        self._thread = _KeeperThread(self._served, self._settings, kept, self._occurrences)
         self.engine.claiming.stir = self._thread.stir
         self._thread.start()
 
@@ -84,10 +86,7 @@ class EmbeddedWorker:
         """The process is the application's, so it cannot be ended; the lease is no longer renewed."""
         if row.slot not in self._warned:
             self._warned.add(row.slot)
-            log.error(
-                "job %s is over its time and its handler does not give in; its lease is left to run out",
-                row.id,
-            )
+            self._occurrences.overdue(Hold(self.name, row.id, row.generation), None)
 
 
 def _later(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
@@ -95,11 +94,12 @@ def _later(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
 
 
 class _KeeperThread(threading.Thread):
-    def __init__(self, served: Served, settings: WorkerSettings, kept: Kept) -> None:
+    def __init__(self, served: Served, settings: WorkerSettings, kept: Kept, occurrences: Occurrences) -> None:
         super().__init__(name="holdfast keeper", daemon=True)
         self._served = served
         self._settings = settings
         self._kept = kept
+        self._occurrences = occurrences
         self._loop = asyncio.new_event_loop()
         self._task: asyncio.Task[None] | None = None
 
@@ -107,7 +107,8 @@ class _KeeperThread(threading.Thread):
 
     def run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._keeper = keeper = Keeper(self._served.database, self._settings, self._served.queues)
+        keeper = Keeper(self._served.database, self._settings, self._served.queues, self._occurrences)
+        self._keeper = keeper
         keeper.workers.append(self._kept)
         self._task = self._loop.create_task(keeper.run())
         try:

@@ -6,7 +6,6 @@ claiming ──▶ ready ──▶ hands (run one attempt each) ──▶ comple
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import time
@@ -38,8 +37,6 @@ from .served import Served
 from .settings import Suspects, WorkerSettings
 from .tally import Tally
 
-log = logging.getLogger("holdfast.worker")
-
 WATCH_EVERY = 0.05
 
 
@@ -58,7 +55,7 @@ class Engine:
         self.settings = settings
         self.ledger = ledger
         self.tally = Tally()
-        self._occurrences = Occurrences(self.tally, LogLines())
+        self.occurrences = occurrences = Occurrences(self.tally, LogLines())
         self._definitions = served.definitions
         self._queues = list(served.queues)
         if not self._definitions:
@@ -75,12 +72,12 @@ class Engine:
         known = Known({kind: (d.oldest, d.version) for kind, d in self._definitions.items()})
         ordered = any(d.ordered for d in self._definitions.values())
         self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease, ordered)
-        self._completer = Completer(self._write_link, ledger, self._occurrences, settings.lease, settings.batch)
-        self._hands = Hands(self._definitions, settings, ledger, self._occurrences, self._completer, self._draining)
+        self._completer = Completer(self._write_link, ledger, occurrences, settings.lease, settings.batch)
+        self._hands = Hands(self._definitions, settings, ledger, occurrences, self._completer, self._draining)
         self._suspects = suspects
         self.claiming = (IsolatedClaiming if suspects is Suspects.ONLY else Claiming)(
             self.claimer, Shares(self._claim_link, name), (self._claim_link, self._key_link), self._hands,
-            self._completer, settings, ledger, self._occurrences, self._draining,
+            self._completer, settings, ledger, occurrences, self._draining,
         )  # fmt: skip
         if isinstance(self.claiming, IsolatedClaiming):
             self.claiming.over = lambda: self.on_idle()
@@ -114,10 +111,8 @@ class Engine:
             self._hand_tasks.append(hand)
         self._loops += [self._run_loop(self.claiming.along_lanes), self._run_loop(self.claiming.through_keys)]
         self._watching = self._run_loop(self._watch)
-        if self._suspects is Suspects.ONLY:
-            log.info("worker %s started: an isolation process for jobs whose process died", self.name)
-        else:
-            log.info("worker %s started: queues %s, concurrency %s", self.name, self._queues, self.settings.concurrency)
+        isolation = self._suspects is Suspects.ONLY
+        self.occurrences.worker_started(self.name, self._queues, self.settings.concurrency, isolation)
 
     def _run_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         task = asyncio.create_task(loop(), name=f"holdfast {loop.__name__}")
@@ -131,7 +126,7 @@ class Engine:
             await migrate.check(connection, self._database.schema)
         finally:
             await connection.close()
-        self._runner = JobRunner(self._database, self._definitions, self.settings, self._occurrences, self._address)
+        self._runner = JobRunner(self._database, self._definitions, self.settings, self.occurrences, self._address)
         try:
             await self._runner.start()
             await members.register(self._write_link, self.name, self.metadata())  # and connect it, before it is needed
@@ -162,11 +157,13 @@ class Engine:
     async def _register_again(self) -> None:
         try:
             await members.register(self._write_link, self.name, self.metadata())
-        except Exception:
-            log.exception("worker %s could not register again; the next heartbeat asks for it", self.name)
+        except Exception as error:
+            self.occurrences.registration_failed(self.name, "alive", error)
 
     def drain(self) -> None:
         """Stop claiming and hand back what did not start. `stop` does the rest."""
+        if not self._draining.is_set():
+            self.occurrences.drain_began(self.name)
         self._draining.set()
         self.claiming.drain()
 
@@ -174,9 +171,9 @@ class Engine:
         """Work may have come: look now, or once more if it is looking."""
         self.claiming.woken.set()
 
-    def read_signals(self) -> None:
-        """The keeper has left signals in the ledger."""
-        self._hands.read_signals()
+    def read_notices(self) -> None:
+        """The keeper has left notices in the ledger."""
+        self._hands.read_notices()
 
     @property
     def handlers_left(self) -> bool:
@@ -194,20 +191,17 @@ class Engine:
         self._hands.hand_back_ready()
         deadline = time.monotonic() + (self.settings.drain if within is None else within)
         while self._hands.running and time.monotonic() < deadline:
-            await self.claiming.release_vacated()
+            await self.claiming.give_away_vacated()
             await asyncio.sleep(0.01)
         await self._hands.stop_running()
         for task in [*self._hand_tasks, *self._loops]:
             task.cancel()
         await asyncio.gather(*self._hand_tasks, *self._loops, return_exceptions=True)
         if not await self._completer.close(within=10):
-            log.warning(
-                "%s endings could not be written before the end; their leases run out",
-                self._completer.backlog,
-            )
+            self.occurrences.endings_unwritten(self._completer.backlog)
         await self._runner.close()
-        await self._release_unknown()
-        await self.claiming.release_vacated()
+        await self._hand_back_unknown()
+        await self.claiming.give_away_vacated()
         if self._watching is not None:  # until the very end: it shows the keeper that this loop runs
             self._watching.cancel()
         self._publish()
@@ -217,7 +211,7 @@ class Engine:
         await self._say("dead")
         for link in (self._claim_link, self._write_link, self._key_link):
             await link.close()
-        log.info("worker %s stopped: %s completed", self.name, self.tally.counters.completed)
+        self.occurrences.worker_stopped(self.name, self.tally.counters.completed)
 
     async def stop_now(self) -> None:
         """As `stop`, without waiting for what runs."""
@@ -233,7 +227,7 @@ class Engine:
             for loop in claiming:
                 loop.cancel()
 
-    async def _release_unknown(self) -> None:
+    async def _hand_back_unknown(self) -> None:
         """A claim whose answer was lost may have left rows in our name; nothing runs any more, so they can go."""
         if not self._hands.running:
             with suppress(Unreachable, Contended, TimeoutError):
@@ -244,7 +238,7 @@ class Engine:
         try:
             await members.leave(self._write_link, self.name, status, self.ledger.counters())
         except (Unreachable, Contended) as error:
-            log.warning("could not say that worker %s is %s: %s", self.name, status, error)
+            self.occurrences.registration_failed(self.name, status, error)
 
     async def _watch(self) -> None:
         while True:
@@ -264,5 +258,5 @@ class Engine:
         if not task.cancelled() and task.exception() is not None:
             error = task.exception()
             assert error is not None
-            log.error("the worker cannot go on", exc_info=error)
+            self.occurrences.worker_failed(self.name, error)
             self.on_failure(error)

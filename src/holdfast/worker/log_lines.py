@@ -4,19 +4,60 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import assert_never
 
+from ..db.database import in_one_line
 from ..errors import Contended, Unreachable
-from ..model.job import Claim, Holding
-from ..model.occurrences import Subscriber, Swept
+from ..model.job import Claim, Hold, Holding
+from ..model.occurrences import Outage, Part, Subscriber, Swept
 from ..model.outcome import AttemptFailed, Outcome
 from ..model.report import Report
+from .waking.listener import PROBE_EVERY, Deaf
 
 worker_log = logging.getLogger("holdfast.worker")
 keeper_log = logging.getLogger("holdfast.keeper")
+listener_log = logging.getLogger("holdfast.listener")
 housekeeping_log = logging.getLogger("holdfast.housekeeping")
+supervisor_log = logging.getLogger("holdfast.supervisor")
 
 
 class LogLines(Subscriber):
+    # A worker
+
+    def worker_started(self, worker: str, queues: Sequence[str], concurrency: int, isolation: bool) -> None:
+        if isolation:
+            worker_log.info("worker %s started: an isolation process for jobs whose process died", worker)
+        else:
+            worker_log.info("worker %s started: queues %s, concurrency %s", worker, queues, concurrency)
+
+    def worker_stopped(self, worker: str, completed: int) -> None:
+        worker_log.info("worker %s stopped: %s completed", worker, completed)
+
+    def worker_failed(self, worker: str, error: BaseException) -> None:
+        worker_log.error("the worker cannot go on", exc_info=error)
+
+    def registration_failed(self, worker: str, status: str, error: Exception) -> None:
+        if status == "alive":
+            worker_log.error(
+                "worker %s could not register again; the next heartbeat retries it", worker, exc_info=error
+            )
+        else:
+            worker_log.warning("worker %s could not be marked as %s in the registry: %s", worker, status, error)
+
+    # Attempts
+
+    def not_started(self, claim: Claim, error: Exception, delay: float) -> None:
+        worker_log.error("%s %s could not begin: %s; it is retried in %g s", claim.kind, claim.id, error, delay)
+
+    def start_overdue(self, claims: Sequence[Claim], seconds: float) -> None:
+        worker_log.info("handing back %s rows that could not start within %s s", len(claims), seconds)
+
+    def overdue(self, held: Holding, pid: int | None) -> None:
+        if pid is None:
+            worker_log.error("job %s is over its timeout and does not stop; its lease will expire", held.id)
+        else:
+            supervisor_log.error("job %s is over its timeout and does not stop; killing process %s", held.id, pid)
+
     def failed(self, claim: Claim, failure: AttemptFailed) -> None:
         words = failure.last_error()
         worker_log.info("%s %s attempt %s failed: %r", claim.kind, claim.id, claim.attempt, words)
@@ -33,14 +74,101 @@ class LogLines(Subscriber):
             "LeaseLost: %s %s generation %s; its ending was not written", claim.kind, claim.id, claim.generation
         )
 
+    def ending_rejected(self, claim: Claim, error: Exception) -> None:
+        worker_log.error("the server rejected the ending of %s; its job will run again", claim.id, exc_info=error)
+
+    def endings_unwritten(self, endings: int) -> None:
+        worker_log.warning("%s endings could not be written before the end; their leases will expire", endings)
+
+    def handlers_left(self, handlers: int) -> None:
+        worker_log.warning("%s handlers did not stop when asked; their leases will expire", handlers)
+
+    def handler_process_failed(self, error: Exception) -> None:
+        worker_log.warning("process=True: %s; trying again", error)
+
+    # Leases
+
     def lease_lost(self, held: Holding) -> None:
         keeper_log.warning("worker %s lost the lease of %s, generation %s", held.worker, held.id, held.generation)
 
-    def claim_failed(self, error: Exception, failures: int) -> None:
-        if not isinstance(error, (Unreachable, Contended)):
-            worker_log.error("the claim failed; trying again", exc_info=error)
-        elif failures == 1:
-            worker_log.warning("claim: %s; trying again", error)
+    def recalled(self, worker: str, rows: int, stopped: bool) -> None:
+        why = "stopped" if stopped else "blocked by a handler"
+        keeper_log.warning(
+            "worker %s does not run: its process is %s; handed back %s jobs that it had not started", worker, why, rows
+        )
+
+    def absent(self, worker: str) -> None:
+        keeper_log.warning(
+            "worker %s does not count as live until it runs again; others get the buckets that it owned", worker
+        )
+
+    def present(self, worker: str) -> None:
+        keeper_log.info("worker %s runs again and counts as live", worker)
+
+    def unregistered(self, worker: str) -> None:
+        keeper_log.warning("worker %s is not in the registry; it registers again", worker)
+
+    # The server
+
+    def unavailable(self, outage: Outage) -> None:
+        error, first = outage.error, outage.failures == 1
+        expected = isinstance(error, (Unreachable, Contended))
+        match outage.part:
+            case Part.START:
+                if first or outage.failures == 10 or outage.failures % 60 == 0:
+                    worker_log.warning("%s; trying again", error)
+            case Part.CLAIM | Part.HAND_OVER if not expected:
+                worker_log.error("the claim failed; trying again", exc_info=error)
+            case Part.CLAIM | Part.HAND_OVER:
+                if first:
+                    worker_log.warning("claim: %s; trying again", error)
+            case Part.ENDINGS:
+                if first:
+                    worker_log.warning("%s endings could not be written: %s; trying again", outage.rows, error)
+            case Part.TRANSACTIONS:
+                if first:
+                    worker_log.warning(
+                        "no transaction for handlers: %s; handing their rows back until there is one",
+                        in_one_line(error),
+                    )
+            case Part.LEASES:
+                if outage.rows:
+                    keeper_log.warning("%s leases could not be renewed: %s; trying again", outage.rows, error)
+                else:
+                    keeper_log.debug("keeper: %s", error)
+            case Part.WAKE_UPS if isinstance(error, Deaf):
+                listener_log.warning("LISTEN is deaf: %s; polling goes on, trying again in %g s", error, PROBE_EVERY)
+            case Part.WAKE_UPS if not expected:
+                listener_log.error("cannot listen for wake-ups; polling goes on, trying again", exc_info=error)
+            case Part.WAKE_UPS:
+                if first:
+                    listener_log.warning("no wake-ups for now: %s; polling goes on, trying again", error)
+            case Part.HOUSEKEEPING:
+                if first:
+                    housekeeping_log.warning("housekeeping: %s; trying again", error)
+            case Part.RECOVERY:
+                if first:
+                    supervisor_log.warning(
+                        "the rows of a process that died could not be handed back: %s; trying again", error
+                    )
+            case _:
+                assert_never(outage.part)
+
+    def available(self, part: Part, failures: int, seconds: float) -> None:
+        if part is Part.TRANSACTIONS:
+            worker_log.info("transactions for handlers again, after %s that could not begin", failures)
+
+    def listening(self, channel: str, again: bool) -> None:
+        listener_log.info("listening for wake-ups on %s%s", channel, " again" if again else "")
+
+    # Housekeeping
+
+    def chore_failed(self, chore: str | None, error: Exception) -> None:
+        what = f"the chore {chore}" if chore else "the search for chores"
+        if isinstance(error, Contended):
+            housekeeping_log.info("%s gave way to another transaction: %s; it is retried", what, error)
+        else:
+            housekeeping_log.error("%s failed; it is retried", what, exc_info=error)
 
     def swept(self, rows: Sequence[Swept]) -> None:
         for row in rows:
@@ -49,7 +177,32 @@ class LogLines(Subscriber):
             )
 
     def session_ended(self, pid: int, name: str) -> None:
-        housekeeping_log.warning("ended session %s (%s), whose lease ran out inside a transaction", pid, name)
+        housekeeping_log.warning("ended session %s (%s), whose lease expired inside a transaction", pid, name)
 
     def called_dead(self, worker: str, silence: float) -> None:
-        housekeeping_log.warning("worker %s was silent for %s s and is called dead", worker, silence)
+        housekeeping_log.warning("worker %s sent no heartbeat for %s s and is marked as dead", worker, silence)
+
+    # Worker processes
+
+    def stop_requested(self, signal: str, now: bool) -> None:
+        if now:
+            supervisor_log.warning("%s again: stopping now", signal)
+        else:
+            supervisor_log.info("%s: draining; send it again to stop now", signal)
+
+    def process_not_started(self, isolation: bool, error: Exception) -> None:
+        what = "an isolation process" if isolation else "a worker process"
+        supervisor_log.warning("%s could not be started: %s; trying again", what, error)
+
+    def process_killed(self, pid: int) -> None:
+        supervisor_log.warning("killing worker process %s, which did not end in time", pid)
+
+    def process_died(self, pid: int, worker: str, how: str, started: int) -> None:
+        if worker:
+            supervisor_log.warning(
+                "worker %s ended by %s; handing back its rows (%s had started)", worker, how, started
+            )
+
+    def recovered(self, worker: str, report: Report[Hold]) -> None:
+        for hold, error in report.dead:
+            supervisor_log.warning("job %s is a dead letter: %s", hold.id, error)

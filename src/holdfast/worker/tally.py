@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from ..model.job import Claim
-from ..model.occurrences import Subscriber
+from ..model.occurrences import Outage, Part, Subscriber
 from ..model.outcome import Outcome
 from ..model.report import Report
 from .leases.ledger import Ledger
@@ -59,8 +59,8 @@ class Tally(Subscriber):
     def ending_lost(self, claim: Claim) -> None:
         self.counters.lease_lost += 1
 
-    def claim_failed(self, error: Exception, failures: int) -> None:
-        self.counters.reconnects += 1
+    def unavailable(self, outage: Outage) -> None:
+        self.counters.reconnects += outage.part in (Part.CLAIM, Part.HAND_OVER)
 
     def publish(self, ledger: Ledger) -> None:
         for entry in fields(self.counters):

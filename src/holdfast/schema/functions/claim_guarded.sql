@@ -12,10 +12,10 @@
 -- first sees the end. The unique index on processing rows is the last guard.
 --
 -- A due row that is not the head is passed by the floor of the worker that met it, and found through its key when its turn
--- comes. One that still waits when a patrol meets it again is parked as "blocked", which takes it out of the claim's index.
+-- comes. One that still waits when a patrol meets it again becomes "blocked", which takes it out of the claim's index.
 --
 -- Takes    the lanes; the buckets that are ours; keys of which a row has just ended here; how many rows to look at, of how
---          many keys, and how many to take; suspects: take one suspect of the lanes' queues instead; park: park what is not
+--          many keys, and how many to take; suspects: take one suspect of the lanes' queues instead; block: block what is not
 --          the head of its key; the rest as claim.sql.
 -- Returns  first a row with only "about", as the last one of claim.sql, and in it: "busy", which of the vacated keys somebody
 --          else holds: to be asked about again, since that one may have looked before the row had ended; "passed", the keys
@@ -28,7 +28,7 @@ drop function if exists holdfast.claim_guarded(                       -- as it w
     int, int, int, boolean, boolean, text[], jsonb, text, float8, boolean);
 create or replace function holdfast.claim_guarded(
     lanes holdfast.lane[], own holdfast.bucket_of_queue[], vacated holdfast.vacated_key[], look int, most_keys int, take int,
-    suspects boolean, park boolean, kinds text[], versions jsonb, worker text, lease float8, rescan boolean
+    suspects boolean, block boolean, kinds text[], versions jsonb, worker text, lease float8, rescan boolean
 ) returns table (
     id uuid, lease_generation bigint, fence bigint, attempts int, max_attempts int, kind text, payload_version int,
     payload text, queue text, partition_key text, headers text, idempotency_key text, cancelled boolean, ordered boolean,
@@ -81,12 +81,12 @@ begin
     if take > 0 and (heads <> '{}' or candidates <> '{}') then
         select l.ids, l.places into taken, places from holdfast.lock_rows(heads, candidates, take) as l;
     end if;
-    -- 5. Park what waits behind its head, if asked for; and what we do not take is for everyone.
-    if park and candidates <> '{}' then
-        perform holdfast.park(candidates, keys, heads);
+    -- 5. Block what waits behind its head, if asked for; and what we do not take is for everyone.
+    if block and candidates <> '{}' then
+        perform holdfast.block(candidates, keys, heads);
     end if;
-    if exists (select from unnest(heads) as h where h.state in ('next', 'not ours')) then
-        perform holdfast.unpark(heads, taken);
+    if exists (select from unnest(heads) as h where h.reach in ('next', 'not ours')) then
+        perform holdfast.unblock(heads, taken);
     end if;
 
     -- 6. Answer, and claim what is locked: it is where it was.

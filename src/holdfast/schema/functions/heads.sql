@@ -4,10 +4,10 @@
 -- miss the end of a row, or a row that comes before the head that it sees.
 --
 -- A row that skips waits for its retry only if it is due later than now, not than when this statement began: another may
--- have released it since.
+-- have unblocked it since.
 -- Index    idx_inbox_key and the index of processing keys, per key. What is asked of each key is asked in a LATERAL with a
 --          limit: an "exists" that is planned while there is little reads the whole index, and a session's plans stay when
---          there is much (97 ms instead of 0.5 beside 100,000 parked rows).
+--          there is much (97 ms instead of 0.5 beside 100,000 blocked rows).
 create or replace function holdfast.heads(
     keys holdfast.queue_key[], candidates holdfast.candidate[], lanes holdfast.lane[], own holdfast.bucket_of_queue[],
     paused text[], kinds text[], versions jsonb,
@@ -18,7 +18,7 @@ create or replace function holdfast.heads(
     as $$
 #variable_conflict use_column
 begin
-    select array_agg(row(k.head, k.state)::holdfast.head) filter (where k.head is not null and not k.at_work),
+    select array_agg(row(k.head, k.reach)::holdfast.head) filter (where k.head is not null and not k.at_work),
            array_agg(row(k.queue, k.key)::holdfast.queue_key) filter (where k.head is null)
     into heads, empty
     from (
@@ -37,7 +37,7 @@ begin
                          and head.queue <> all (paused)
                          and (not head.owned
                               or (head.queue, head.partition_bucket) in (select o.queue, o.bucket from unnest(own) as o))
-                    then 'next' else 'not ours' end as state
+                    then 'next' else 'not ours' end as reach
         from unnest(keys) as k
         left join lateral (
             select i.id, i.status, i.priority, i.available_at, i.seq, i.kind, i.payload_version, i.crashes, i.attempts,

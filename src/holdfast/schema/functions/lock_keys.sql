@@ -1,6 +1,6 @@
 -- The keys that are ours to decide about until this transaction ends: of the candidates, most_keys at most, and of those
 -- that fell vacant, as far as nobody else holds them. A vacated key of which nothing was passed matters only if something
--- of it is parked: everything else of it is still ahead of the scans.
+-- of it is blocked: everything else of it is still ahead of the scans.
 -- Locks    the keys, skipping locked ones; never waits.
 create or replace function holdfast.lock_keys(
     candidates holdfast.candidate[], vacated holdfast.vacated_key[], most_keys int
@@ -19,8 +19,8 @@ begin
             from holdfast.inbox b
             where not v.passed and b.status = 'blocked' and b.queue = v.queue and b.partition_key = v.key
             limit 1
-        ) parked on true
-        where v.passed or parked.it
+        ) blocked on true
+        where v.passed or blocked.it
         union
         (
             select c.queue, c.key

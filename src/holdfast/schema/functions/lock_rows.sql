@@ -10,7 +10,7 @@ create or replace function holdfast.lock_rows(
     as $$
 begin
     with wanted as materialized (
-        select h.id from unnest(heads) as h where h.state in ('next', 'candidate')
+        select h.id from unnest(heads) as h where h.reach in ('next', 'candidate')
         union all
         select c.id from unnest(candidates) as c where not c.ordered
         limit take

@@ -19,7 +19,7 @@ create type holdfast.candidate as (
 
 -- The first waiting row of a key of which nothing is in processing.
 --   candidate   a scan has just met it
---   next        nobody will meet it on his way: it was passed before, or it is parked; and we may claim it
+--   next        nobody will meet it on his way: it was passed before, or it is blocked; and we may claim it
 --   not ours    the same, but it is for others: another owner, another kind, a paused queue, a later time
 --   ahead       a scan will meet it
-create type holdfast.head as (id uuid, state text);
+create type holdfast.head as (id uuid, reach text);

@@ -17,4 +17,4 @@ create or replace view holdfast.jobs as
            created_at, finished_at
     from holdfast.archive;
 
-update holdfast.chores set name = 'unpark' where name = 'release';
+update holdfast.chores set name = 'unblock' where name = 'release';

@@ -7,20 +7,18 @@ jobs come one by one but close together, their endings are gathered as well.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 
 from ...db.link import Link, backoff
 from ...errors import Contended, Unreachable
 from ...inbox import ending
+from ...model.availability import Availability
 from ...model.job import Claim
-from ...model.occurrences import Occurrences
+from ...model.occurrences import Occurrences, Part
 from ...model.outcome import HandedBack, Lost, Outcome
 from ...model.report import Report
 from ..leases.ledger import Ledger
-
-log = logging.getLogger("holdfast.worker")
 
 Ending = ending.Ending[Claim]
 
@@ -36,6 +34,7 @@ class Completer:
         self._link = link
         self._ledger = ledger
         self._occurrences = occurrences
+        self._availability = Availability(Part.ENDINGS, occurrences)
         self._lease = lease
         self._batch = batch
         self._waiting: list[Ending] = []
@@ -128,25 +127,23 @@ class Completer:
     async def _write(self, batch: list[Ending]) -> None:
         """Write one batch, through outages; what passes its deadline meanwhile is given up unwritten."""
         repeated = False
-        failures = 0
         while batch := self._still_ours(batch):
             try:
                 report = await ending.write(self._link, batch, repeated)
             except (Unreachable, Contended) as error:
                 repeated = True  # the batch is several statements: some may be written
-                if failures == 0:
-                    log.warning("%s endings could not be written: %s; trying again", len(batch), error)
-                failures += 1
-                await asyncio.sleep(backoff(failures))
+                self._availability.failed(error, rows=len(batch))
+                await asyncio.sleep(backoff(self._availability.failures))
                 continue
-            except Exception:
+            except Exception as error:
                 # Not an outage: the statement itself was refused. One bad ending must not take the others along.
                 if len(batch) > 1:
                     for one in batch:
                         await self._write([one])
                     return
-                log.exception("the ending of %s was refused by the server; its job will run again", batch[0][0].id)
+                self._occurrences.ending_rejected(batch[0][0], error)
                 report = Report(lost=[claim for claim, _ in batch])
+            self._availability.succeeded()
             self._settle(batch, report)
             self.freed()
             return
@@ -162,8 +159,7 @@ class Completer:
         return ours
 
     def _settle(self, batch: list[Ending], report: Report[Claim]) -> None:
-        for tell in self._occurrences.ended:
-            tell(batch, report)
+        self._occurrences.ended(batch, report)
         lost = {claim.id for claim in report.lost}
         for claim, _ in batch:
             if claim.id in lost:
@@ -177,6 +173,5 @@ class Completer:
             self.vacate(claim)
 
     def _lose(self, claim: Claim) -> None:
-        for tell in self._occurrences.ending_lost:
-            tell(claim)
+        self._occurrences.ending_lost(claim)
         self._free(claim)

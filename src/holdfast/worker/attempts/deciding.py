@@ -97,17 +97,17 @@ def _asked_for(ending: Snooze | Fail) -> Outcome:
 
 
 def raised(error: BaseException) -> Outcome:
-    alone = error
-    while isinstance(alone, BaseExceptionGroup) and len(alone.exceptions) == 1:
-        alone = alone.exceptions[0]  # as a task group raises it
-    match alone:
+    inner = error
+    while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
+        inner = inner.exceptions[0]  # as a task group raises it
+    match inner:
         case OnceBusy():
             return Snoozed(BUSY_AGAIN)
         case LeaseLost():
             return Lost()
         case Snooze() | Fail():
             try:
-                return _asked_for(alone)
+                return _asked_for(inner)
             except Exception:  # a subclass without what it needs, or a reason that cannot be read
                 return failure(error)
         case _:

@@ -9,7 +9,6 @@ and looks then which have started. Of the two, one sees the other.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections import deque
@@ -27,8 +26,6 @@ from .completer import Completer
 from .deciding import Draining, Unstarted, unstarted
 from .runner import JobRunner
 from .running import Running
-
-log = logging.getLogger("holdfast.worker")
 
 AHEAD = 0.1
 """Rows are claimed ahead when handlers are short: as many as their measured time lets start within so many seconds."""
@@ -122,8 +119,7 @@ class Hands:
         hold = self._ledger.hold
         for claim in claims:
             claim.slot = hold(claim.id, claim.generation, at)
-        for tell in self._occurrences.claimed:
-            tell(claims)
+        self._occurrences.claimed(claims)
         self._weigh(claims)
         if self._ledger.recalled(at):
             for claim in claims:
@@ -202,12 +198,11 @@ class Hands:
             running.begins = lambda: self._start_clock(running, definition)
         else:
             self._start_clock(running, definition)
-        if (signal := self._ledger.signal_of(claim.slot)) in (marks.LOST, marks.RECALLED):  # after it counts as started
-            self._leave(claim, Unstarted.LEASE_LOST if signal == marks.LOST else Unstarted.RECALLED)
+        if (notice := self._ledger.notice_of(claim.slot)) in (marks.LOST, marks.RECALLED):  # after it counts as started
+            self._leave(claim, Unstarted.LEASE_LOST if notice == marks.LOST else Unstarted.RECALLED)
             return
         self._running[claim.slot] = running
-        for tell in self._occurrences.started:
-            tell(claim)
+        self._occurrences.started(claim)
         # If this raises, the worker ends and a thread may still be at it: the row stays in the ledger, for the
         # supervisor to hand back when the process is gone, or for its lease to run out.
         outcome = await self._runner.run(running)
@@ -242,10 +237,10 @@ class Hands:
         if self._ready and self._running and time.monotonic() - self._ready_since > STALE:
             self._hand_back_stale()
 
-    def read_signals(self) -> None:
-        """The keeper has left signals in the ledger."""
+    def read_notices(self) -> None:
+        """The keeper has left notices in the ledger."""
         for running in list(self._running.values()):
-            match self._ledger.signal_of(running.claim.slot):
+            match self._ledger.notice_of(running.claim.slot):
                 case marks.LOST:
                     running.stop(LeaseLost("another owner may hold the job"))
                 case marks.CANCELLED:
@@ -259,7 +254,7 @@ class Hands:
         while any(r.cancellable for r in self._running.values()) and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         if self._running:
-            log.warning("%s handlers did not end when asked; their leases run out", len(self._running))
+            self._occurrences.handlers_left(len(self._running))
 
     def _stop_overdue(self) -> None:
         now = time.perf_counter()
@@ -274,7 +269,7 @@ class Hands:
     def _hand_back_stale(self) -> None:
         """Every hand is busy with something slow; others may have time."""
         if len(self._running) >= self._settings.concurrency:
-            log.info("handing back %s rows that could not start within %s s", len(self._ready), STALE)
+            self._occurrences.start_overdue(list(self._ready), STALE)
             self.hand_back_ready()
             self._handler_time = max(self._handler_time, AHEAD)
         self._ready_since = time.monotonic()

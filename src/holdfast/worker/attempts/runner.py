@@ -34,7 +34,7 @@ class JobRunner:
         address: str | None = None,
     ) -> None:
         self._occurrences = occurrences
-        transactions = Transactions(database, settings)
+        transactions = Transactions(database, settings, occurrences)
         desk = WorkerDesk(transactions)
         self._ways: dict[Runs, Way] = {
             Runs.ON_LOOP: OnLoop(desk),
@@ -42,7 +42,7 @@ class JobRunner:
             Runs.IN_TRANSACTION: InTransaction(desk, database, transactions, occurrences),
         }
         if address is not None and any(each.runs is Runs.IN_PROCESS for each in definitions.values()):
-            self._ways[Runs.IN_PROCESS] = InProcess(HandlerProcesses(address, definitions.values(), desk))
+            self._ways[Runs.IN_PROCESS] = InProcess(HandlerProcesses(address, definitions.values(), desk, occurrences))
         self._how = {kind: (definition, self._ways[definition.runs]) for kind, definition in definitions.items()}
 
     async def start(self) -> None:
@@ -73,8 +73,7 @@ class JobRunner:
     def _stopped(self, running: Running) -> Outcome:
         assert running.reason is not None
         if isinstance(running.reason, Timeout):
-            for tell in self._occurrences.timed_out:
-                tell(running.claim)
+            self._occurrences.timed_out(running.claim)
         return stopped(running.reason)
 
     def _raised(self, running: Running, error: BaseException) -> Outcome:
@@ -86,8 +85,7 @@ class JobRunner:
 
     def _told(self, running: Running, outcome: Told) -> Told:
         if isinstance(outcome, AttemptFailed):
-            for tell in self._occurrences.failed:
-                tell(running.claim, outcome)
+            self._occurrences.failed(running.claim, outcome)
         return outcome
 
     async def close(self) -> None:

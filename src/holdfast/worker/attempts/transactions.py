@@ -19,7 +19,9 @@ from ...db import pooler
 from ...db.database import Connection, Database, end_if_idle, in_one_line, name_session
 from ...db.link import backoff
 from ...inbox import sessions
+from ...model.availability import Availability
 from ...model.job import Claim
+from ...model.occurrences import Occurrences, Part
 from ..settings import WorkerSettings
 
 log = logging.getLogger("holdfast.worker")
@@ -58,14 +60,14 @@ class _HandlerConnection(_Base):
 
 
 class Transactions:
-    def __init__(self, database: Database, settings: WorkerSettings) -> None:
+    def __init__(self, database: Database, settings: WorkerSettings, occurrences: Occurrences) -> None:
         self._database = database
         self._settings = settings
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._failures = 0
+        self._availability = Availability(Part.TRANSACTIONS, occurrences)
         self._failures_in_a_row = 0
         self._settling: asyncio.TimerHandle | None = None
-        self._alone = f"begin isolation level read committed; {end_if_idle(settings.deadline)}"
+        self._single = f"begin isolation level read committed; {end_if_idle(settings.deadline)}"
 
     @asynccontextmanager
     async def of(self, claim: Claim, timeout: float) -> AsyncIterator[Connection]:
@@ -105,7 +107,7 @@ class Transactions:
         connection = await self._acquire()
         try:
             if self._database.pooler:
-                return await pooler.fetch(connection, self._alone, sql, arguments, deadline)
+                return await pooler.fetch(connection, self._single, sql, arguments, deadline)
             return list(await connection.fetch(sql, *arguments, timeout=deadline))
         except BaseException:
             if self._database.pooler:  # it may be in a transaction
@@ -129,24 +131,21 @@ class Transactions:
         await asyncio.sleep(backoff(self._failures_in_a_row))
 
     def _unbegun(self, error: Exception) -> Unbegun:
-        self._failures += 1
         self._failures_in_a_row += 1
         if self._settling is not None:
             self._settling.cancel()
             self._settling = None
-        if self._failures == 1:
-            why = in_one_line(error)
-            log.warning("no transaction for handlers: %s; handing their rows back until there is one", why)
+        self._availability.failed(error)
         return Unbegun()
 
     def _begun(self) -> None:
         self._failures_in_a_row = 0
-        if self._failures and self._settling is None:
+        if self._availability.failures and self._settling is None:
             self._settling = asyncio.get_running_loop().call_later(SETTLED, self._recovered)
 
     def _recovered(self) -> None:
-        log.info("transactions for handlers again, after %s that could not begin", self._failures)
-        self._failures, self._settling = 0, None
+        self._settling = None
+        self._availability.succeeded()
 
     async def _acquire(self) -> Connection:
         if self._pool is None:

@@ -149,8 +149,7 @@ class InTransaction:
                 raise LeaseLost("its completion was refused; what it wrote is rolled back")
             probe("tx.before_commit")
         probe("tx.after_commit")
-        for tell in self._occurrences.ended:
-            tell([(claim, outcome)], report)
+        self._occurrences.ended([(claim, outcome)], report)
         return None
 
     async def close(self) -> None:

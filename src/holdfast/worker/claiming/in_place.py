@@ -1,4 +1,4 @@
-"""Suspects where nobody starts an isolation process for them, inside an application: alone, if only for a moment.
+"""Suspects where nobody starts an isolation process for them, inside an application: isolated, if only for a moment.
 
 All other work waits meanwhile, so every wait is short, and other work gets at least as much time as it was kept from.
 """
@@ -17,8 +17,8 @@ from ..leases import ledger as marks
 LEAVE = 5.0
 """Seconds for which suspects are left to isolation processes: there may be some, and they risk nothing else."""
 QUIET = 1.0
-"""Most seconds that a worker waits for its other jobs to finish before it runs a suspect alone."""
-ALONE = 1.0
+"""Most seconds that a worker waits for its other jobs to finish before it runs a suspect in isolation."""
+ISOLATED = 1.0
 """Most seconds that a suspect has the worker for itself. A long job must not hold up all others."""
 TRIES = 3
 """After so many waits in vain the suspect runs with company: late is better than never."""
@@ -49,7 +49,7 @@ class InPlace:
         return self._since is not None and time.monotonic() >= max(self._since + LEAVE, self._next_at)
 
     async def run(self, handing_over: Callable[[], bool]) -> None:
-        """Run one suspect, if it can be alone; `handing_over`: is the next row of a key being claimed?"""
+        """Run one suspect, if it can be isolated; `handing_over`: is the next row of a key being claimed?"""
         began = time.monotonic()
         self.isolating = True
         try:
@@ -80,7 +80,7 @@ class InPlace:
             self._since = None
             return
         self._hands.take([claim], at)
-        deadline = time.monotonic() + ALONE
+        deadline = time.monotonic() + ISOLATED
         while self._hands.held or not self._completer.idle:
             if time.monotonic() > deadline or self._draining.is_set():
                 return

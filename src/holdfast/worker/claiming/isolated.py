@@ -32,15 +32,13 @@ class IsolatedClaiming(Claiming):
     async def along_lanes(self) -> None:
         """Suspects only; to everybody else this worker is busy, and is never woken."""
         self._busy_at = self._idle_at = time.monotonic()
-        failures = 0
         while not self._draining.is_set():
             try:
                 pause = await self._go_on()
-                failures = 0
+                self._availability.succeeded()
             except Exception as error:
-                failures += 1
-                self._note_failure(error, failures)
-                pause = backoff(failures)
+                self._availability.failed(error)
+                pause = backoff(self._availability.failures)
             await self._sleep(pause)
 
     async def _hand_over(self, limit: int, link: Link | None = None) -> None:
@@ -72,8 +70,8 @@ class IsolatedClaiming(Claiming):
 
     @property
     def _has_room_for_company(self) -> bool:
-        alone_for = time.monotonic() - self._taken_at
-        return alone_for > COMPANY and self._hands.held < self._settings.concurrency and not self._overloaded()
+        isolated_for = time.monotonic() - self._taken_at
+        return isolated_for > COMPANY and self._hands.held < self._settings.concurrency and not self._overloaded()
 
     def _note_idle(self) -> None:
         """There is nothing to do."""

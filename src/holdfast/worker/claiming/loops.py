@@ -17,8 +17,9 @@ from contextlib import contextmanager, suppress
 from ...db.link import Link, backoff
 from ...errors import Contended, Unreachable
 from ...inbox.claimer import Claimer
+from ...model.availability import Availability
 from ...model.job import Claim
-from ...model.occurrences import Occurrences
+from ...model.occurrences import Occurrences, Part
 from ...ownership.shares import Shares
 from ..attempts.completer import Completer
 from ..attempts.hands import UNWRITTEN, Hands
@@ -63,7 +64,8 @@ class Claiming:
         self._completer = completer
         self._settings = settings
         self._ledger = ledger
-        self._occurrences = occurrences
+        self._availability = Availability(Part.CLAIM, occurrences)
+        self._key_availability = Availability(Part.HAND_OVER, occurrences)
         self._draining = draining
         self._booked = 0
         """Rows that calls under way may bring."""
@@ -96,17 +98,13 @@ class Claiming:
         """Are there more keys to be handed over than one link can in good time?"""
         return self.claimer.vacated > self._settings.batch // 2
 
-    def _note_failure(self, error: Exception, failures: int) -> None:
-        for tell in self._occurrences.claim_failed:
-            tell(error, failures)
-
     def drain(self) -> None:
         """`draining` was set: let the loops see it."""
         self._hands.demand.set()
         self._vacant.set()
         self.woken.set()
 
-    async def release_vacated(self) -> None:
+    async def give_away_vacated(self) -> None:
         """We claim no more: the next of an ordered key is for others."""
         with suppress(Unreachable, Contended):
             if self.claimer.vacated > 0:
@@ -115,7 +113,6 @@ class Claiming:
     # Along the lanes
 
     async def along_lanes(self) -> None:
-        failures = 0
         while not self._draining.is_set():
             want = self._want()
             if want <= 0:
@@ -125,13 +122,12 @@ class Claiming:
             self.woken.clear()
             try:
                 found = await self._claim(want)
-                failures = 0
             except Exception as error:
-                failures += 1
-                self._note_failure(error, failures)
+                self._availability.failed(error)
                 self._ledger.set_state(marks.BUSY)
-                await self._sleep(backoff(failures))
+                await self._sleep(backoff(self._availability.failures))
                 continue
+            self._availability.succeeded()
             if found:
                 self._pause = self._settings.poll_min
                 self._ledger.set_state(marks.AWAKE, room=want)
@@ -208,7 +204,6 @@ class Claiming:
 
     async def through_keys(self) -> None:
         """Go on with the keys whose row has ended here."""
-        failures = 0
         while not self._draining.is_set():
             await self._vacant.wait()
             self._vacant.clear()
@@ -216,14 +211,13 @@ class Claiming:
                 waiting = self.claimer.vacated
                 try:
                     # One row has ended for each that may come, so there is room; claims along the lanes leave it.
-                    await self._hand_over(0 if self._overloaded() or self._alone else self._room)
-                    failures = 0
+                    await self._hand_over(0 if self._overloaded() or self._isolating else self._room)
+                    self._key_availability.succeeded()
                     if self.claimer.vacated >= waiting:  # others hold those keys, for the moment of a claim
                         await asyncio.sleep(self._settings.poll_min)
                 except Exception as error:
-                    failures += 1
-                    self._note_failure(error, failures)
-                    await asyncio.sleep(backoff(failures))
+                    self._key_availability.failed(error)
+                    await asyncio.sleep(backoff(self._key_availability.failures))
 
     async def _hand_over(self, limit: int, link: Link | None = None) -> None:
         at = marks.now()
@@ -240,7 +234,7 @@ class Claiming:
             self._hands.demand.set()  # the keys that had no next row have left their room to the lanes
 
     @property
-    def _alone(self) -> bool:
+    def _isolating(self) -> bool:
         """Does a suspect run here that is to have no company?"""
         return self.in_place is not None and self.in_place.isolating
 
@@ -284,7 +278,7 @@ class Claiming:
                 async with asyncio.timeout(seconds):
                     await self._hands.demand.wait()
                 return
-            if self._ledger.left_alone:
+            if self._ledger.awake_here:
                 self.stir()
 
     async def _sleep(self, seconds: float) -> None:

@@ -13,7 +13,6 @@ takes the next attempt. What idles for a minute ends, but for one.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 import time
@@ -25,12 +24,11 @@ from ...db.link import backoff
 from ...definitions import Definition, Runs
 from ...errors import Cancelled, ConfigurationError, LeaseLost, Timeout
 from ...model.job import Claim
+from ...model.occurrences import Occurrences
 from ...model.outcome import Outcome
 from ..attempts.deciding import PUT_OFF, Around, Unstarted, process_gone, unstarted
 from ..exit_codes import is_shortage
 from .process import PROGRAM, HandlerProcess, NotStarted, ProcessDied, Refused
-
-log = logging.getLogger("holdfast.worker")
 
 START = 60.0
 """Seconds that a process may take to load the application."""
@@ -45,7 +43,8 @@ CORES = os.cpu_count() or 1
 
 
 class HandlerProcesses:
-    def __init__(self, address: str, definitions: Iterable[Definition], desk: Desk) -> None:
+    def __init__(self, address: str, definitions: Iterable[Definition], desk: Desk, occurrences: Occurrences) -> None:
+        self._occurrences = occurrences
         self._address = address
         chosen = [definition for definition in definitions if definition.runs is Runs.IN_PROCESS]
         self._kinds = {definition.kind for definition in chosen}
@@ -79,7 +78,7 @@ class HandlerProcesses:
                 if isinstance(error, Refused) or (isinstance(error, OSError) and not is_shortage(error)):
                     raise ConfigurationError(f"process=True: {error}") from None
                 failures += 1
-                log.warning("process=True: %s; trying again", error)
+                self._occurrences.handler_process_failed(error)
             await asyncio.sleep(PAUSE * backoff(failures))
 
     async def run(
@@ -93,7 +92,7 @@ class HandlerProcesses:
         try:
             process = await self._usable()
         except (NotStarted, OSError) as error:
-            log.error("%s %s could not begin: %s; it is put off by %g s", claim.kind, claim.id, error, PUT_OFF)
+            self._occurrences.not_started(claim, error, PUT_OFF)
             return unstarted(Unstarted.NO_PROCESS)
         ending = process.begin(claim)
         begins()

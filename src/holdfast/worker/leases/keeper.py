@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ...db.database import Database
@@ -23,10 +23,10 @@ from ...db.link import Link
 from ...errors import Contended, Unreachable
 from ...housekeeping.loop import Housekeeper
 from ...inbox import ending, renew
+from ...model.availability import Availability
 from ...model.job import Hold
-from ...model.occurrences import Occurrences
+from ...model.occurrences import Occurrences, Part
 from ...ownership import members
-from ..log_lines import LogLines
 from ..settings import WorkerSettings
 from ..waking.listener import Listener
 from . import ledger as marks
@@ -48,8 +48,8 @@ class Kept:
     """A worker as its keeper knows it."""
 
     ledger: Ledger
-    signal: Callable[[], None]
-    """Tell it to read its signals."""
+    read_notices: Callable[[], None]
+    """Tell it to read the notices in its ledger."""
     wake: Callable[[], None] = lambda: None
     """Tell it to look for work."""
     stopped: Callable[[], bool] = lambda: False
@@ -73,21 +73,25 @@ def _size(due: Sequence[Batch]) -> int:
 
 
 class Keeper:
-    def __init__(self, database: Database, settings: WorkerSettings, queues: Sequence[str]) -> None:
-        self._occurrences = Occurrences(LogLines())
+    def __init__(
+        self, database: Database, settings: WorkerSettings, queues: Sequence[str], occurrences: Occurrences
+    ) -> None:
+        self._occurrences = occurrences
+        self._availability = Availability(Part.LEASES, occurrences)
         self._settings = settings
         self._queues = list(queues)
         self._link = Link(database, "keeper", deadline=settings.patience)
         self._house = Housekeeper(
-            database, settings.housekeeping, settings.renew_every, idle=settings.patience, occurrences=self._occurrences
+            database, settings.housekeeping, settings.renew_every, idle=settings.patience, occurrences=occurrences
         )
         self._beat_at = 0
         self._news = True
         """Is there something to say or to be told before the next heartbeat is due?"""
         self._absent: set[str] = set()
+        self._reported_absent: set[str] = set()
         self.workers: list[Kept] = []
         hears = settings.notify and not database.pooler
-        self.listener = Listener(database, queues, self.workers, self._hear_news) if hears else None
+        self.listener = Listener(database, queues, self.workers, self._hear_news, occurrences) if hears else None
         self.renewed = 0
 
     async def run(self) -> None:
@@ -160,10 +164,13 @@ class Keeper:
             absent = {kept.ledger.name for kept in self.workers if _is_absent(kept)}
             if absent != self._absent:
                 self._absent, self._news = absent, True
-            if self._news or now - self._beat_at > (self._settings.heartbeat - self._tick) * 1e9:
+            beat = self._news or now - self._beat_at > (self._settings.heartbeat - self._tick) * 1e9
+            if beat:
                 self._news = False
                 self._beat_at = now
                 await self._heartbeat()
+            if beat or any(rows for _, rows in held):  # the server was asked
+                self._availability.succeeded()
         except Contended as error:
             log.debug("keeper: %s", error)
             self._news = True
@@ -179,7 +186,7 @@ class Keeper:
         for row in rows:
             if row.recalled:
                 continue
-            if row.state == marks.RUNNING and row.kill_at and row.kill_at < now:
+            if row.stage == marks.RUNNING and row.kill_at and row.kill_at < now:
                 kept.overdue(row)
             elif now - row.renewed > self._settings.lease * 1e9:
                 # Nobody looked after it for a whole lease: we or it were stopped, or cut off. Late is lost.
@@ -197,6 +204,7 @@ class Keeper:
             self._put_off([(kept, rows)], error)
             return
         self.renewed += len(result.renewed)
+        self._occurrences.renewed(kept.ledger.name, len(result.renewed))
         for row in rows:
             if row.id in result.renewed:
                 kept.ledger.renewed(row, sent)
@@ -205,26 +213,23 @@ class Keeper:
 
     def _outlast(self, error: Unreachable, due: Sequence[Batch]) -> None:
         """The server is away; for everyone, if it says so, and then whoever holds a row goes on with it."""
-        if not due:
-            log.debug("keeper: %s", error)
-        elif error.alone:
-            log.warning("%s leases could not be renewed: %s; trying again", _size(due), error)
+        if error.alone or not due:
+            self._availability.failed(error, rows=_size(due))
         else:
             self._put_off(due, error)
 
     def _put_off(self, due: Sequence[Batch], error: Exception) -> None:
         """Looked after, but not renewed: due again at once."""
-        log.warning("%s leases could not be renewed: %s; trying again", _size(due), error)
+        self._availability.failed(error, rows=_size(due))
         at = marks.now() - int(self._settings.renew_every * 1e9)
         for kept, rows in due:
             for row in rows:
                 kept.ledger.renewed(row, at)
 
     def _lose(self, kept: Kept, row: Held) -> None:
-        if kept.ledger.signal(row, marks.LOST):
-            for tell in self._occurrences.lease_lost:
-                tell(Hold(kept.ledger.name, row.id, row.generation))
-            kept.signal()
+        if kept.ledger.notice(row, marks.LOST):
+            self._occurrences.lease_lost(Hold(kept.ledger.name, row.id, row.generation))
+            kept.read_notices()
 
     async def _recall_if_blocked(self, kept: Kept) -> None:
         """Hand back what a worker has claimed and not started, if its event loop does not run: others can.
@@ -237,25 +242,22 @@ class Keeper:
             kept.recalled = marks.now()
             kept.ledger.recall()
             for row in kept.ledger.held():
-                if row.state == marks.HELD:
-                    kept.ledger.signal(row, marks.RECALLED)
+                if row.stage == marks.HELD:
+                    kept.ledger.notice(row, marks.RECALLED)
             await asyncio.sleep(SETTLING)
-            started = [row.id for row in kept.ledger.held() if row.state != marks.HELD]
+            started = [row.id for row in kept.ledger.held() if row.stage != marks.HELD]
             back = await ending.hand_back_all(self._link, kept.ledger.name, started)
             if back:
                 await self._link.run("worker/waking", "call", self._queues)
-            log.warning(
-                "worker %s does not run: its process is %s; %s jobs that it had not started go to others",
-                kept.ledger.name, "stopped" if kept.stopped() else "blocked by a handler", back,
-            )  # fmt: skip
+            self._occurrences.recalled(kept.ledger.name, back, kept.stopped())
 
     async def _pass_cancellations(self) -> None:
         asked = await renew.cancelled(self._link, [kept.ledger.name for kept in self.workers])
         for kept in self.workers if asked else ():
             for row in kept.ledger.held():
                 hold = Hold(kept.ledger.name, row.id, row.generation)
-                if hold in asked and kept.ledger.signal(row, marks.CANCELLED):
-                    kept.signal()
+                if hold in asked and kept.ledger.notice(row, marks.CANCELLED):
+                    kept.read_notices()
 
     async def _heartbeat(self) -> None:
         listening = self.listener is not None and self.listener.listening
@@ -263,9 +265,8 @@ class Keeper:
         away = [kept.ledger.name for kept in named if _is_absent(kept)]
         if away:
             for name in await members.absent(self._link, away):
-                log.warning(
-                    "worker %s does not count as live until it runs again; others have the buckets it owned", name
-                )
+                self._reported_absent.add(name)
+                self._occurrences.absent(name)
         counters = {
             kept.ledger.name: {**kept.ledger.counters(), "listening": listening}
             for kept in named
@@ -274,6 +275,8 @@ class Keeper:
         if not counters:
             return
         statuses = await members.heartbeat(self._link, counters)
+        self._occurrences.heartbeat(counters)
+        self._note_present(counters.keys())
         for kept in self.workers:
             if kept.ledger.name not in counters:
                 continue
@@ -281,8 +284,13 @@ class Keeper:
                 case "draining":
                     kept.drain()
                 case None:
-                    log.warning("worker %s is not in the registry; it registers again", kept.ledger.name)
+                    self._occurrences.unregistered(kept.ledger.name)
                     kept.register()
+
+    def _note_present(self, workers: Collection[str]) -> None:
+        for name in self._reported_absent.intersection(workers):
+            self._occurrences.present(name)
+        self._reported_absent &= {kept.ledger.name for kept in self.workers}.difference(workers)
 
 
 def _is_absent(kept: Kept) -> bool:

@@ -2,9 +2,9 @@
 
     header   the keeper's last beat, its flags and its last recall; whether the worker sleeps, when its loop last ran,
              its id, whether suspects wait, its counters
-    slots    state, signal, id, generation, when the lease was last looked after, when the process must be ended
+    slots    stage, notice, id, generation, when the lease was last looked after, when the process must be ended
 
-The worker writes everything but `signal`, `renewed` and the keeper's part of the header. A slot's state is written last
+The worker writes everything but `notice`, `renewed` and the keeper's part of the header. A slot's stage is written last
 when it is filled and first when it is emptied, and the keeper reads it before and after the rest, so a torn read is
 noticed. Times are of CLOCK_BOOTTIME: they go on while the machine sleeps, and are the same in every process.
 """
@@ -22,11 +22,13 @@ from typing import Final
 from uuid import UUID
 
 FREE, HELD, RUNNING, ENDED = range(4)
+"""The stages of a row that a worker holds."""
 NONE, LOST, CANCELLED, RECALLED = range(4)
+"""The keeper's notices about a row."""
 BUSY, AWAKE, ASLEEP, DEAF = range(4)
 """Of a worker: it has no room and will not look for work; it looks again in a moment; it has room and sleeps; the same,
 but it was called in vain and answers a call a little later."""
-CALLED_FOR, LEFT_ALONE = 1, 2
+CALLED_FOR, AWAKE_HERE = 1, 2
 """What producers see: somebody here is asleep and wants to be called; somebody here is awake, so nobody is called."""
 
 LATE: Final = 100_000_000
@@ -76,8 +78,8 @@ class Held:
     """One row in flight, as the keeper sees it."""
 
     slot: int
-    state: int
-    signal: int
+    stage: int
+    notice: int
     id: UUID
     generation: int
     renewed: int
@@ -86,7 +88,7 @@ class Held:
     @property
     def recalled(self) -> bool:
         """It has not started and has been handed back; the worker does not know yet."""
-        return self.state == HELD and self.signal == RECALLED
+        return self.stage == HELD and self.notice == RECALLED
 
 
 class Ledger:
@@ -144,7 +146,7 @@ class Ledger:
         self._map[_HEADER + slot * _SLOT] = FREE
         self._free.append(slot)
 
-    def signal_of(self, slot: int) -> int:
+    def notice_of(self, slot: int) -> int:
         return self._map[_HEADER + slot * _SLOT + 1]
 
     def expired(self, slot: int, lease: float) -> bool:
@@ -168,9 +170,9 @@ class Ledger:
         return self._map[_AT_FLAGS] == CALLED_FOR
 
     @property
-    def left_alone(self) -> bool:
+    def awake_here(self) -> bool:
         """Do producers call nobody, because somebody of this host is awake?"""
-        return bool(self._map[_AT_FLAGS] & LEFT_ALONE)
+        return bool(self._map[_AT_FLAGS] & AWAKE_HERE)
 
     def pulse(self) -> None:
         """The event loop runs."""
@@ -238,26 +240,26 @@ class Ledger:
         """Every row in flight."""
         for slot in range(CAPACITY):
             base = _HEADER + slot * _SLOT
-            state = self._map[base]
-            if state == FREE:
+            stage = self._map[base]
+            if stage == FREE:
                 continue
             id, generation, renewed, kill_at = _BODY.unpack_from(self._map, base + _AT_BODY)
             if self._map[base] != FREE and self._same(base, id, generation):
-                yield Held(slot, state, self._map[base + 1], UUID(bytes=id), generation, renewed, kill_at)
+                yield Held(slot, stage, self._map[base + 1], UUID(bytes=id), generation, renewed, kill_at)
 
     def renewed(self, row: Held, at: int) -> None:
         base = _HEADER + row.slot * _SLOT
         if self._same(base, row.id.bytes, row.generation):
             _NUMBER.pack_into(self._map, base + _AT_RENEWED, at)
 
-    def signal(self, row: Held, signal: int) -> bool:
-        """Tell the worker, if it still holds this row. A loss is never taken back."""
+    def notice(self, row: Held, notice: int) -> bool:
+        """Leave a notice for the worker, if it still holds this row. A loss is never taken back."""
         base = _HEADER + row.slot * _SLOT
         if not self._same(base, row.id.bytes, row.generation) or self._map[base] == FREE:
             return False
-        if self._map[base + 1] in (LOST, signal):
+        if self._map[base + 1] in (LOST, notice):
             return False
-        self._map[base + 1] = signal
+        self._map[base + 1] = notice
         return True
 
     def _same(self, base: int, id: bytes, generation: int) -> bool:

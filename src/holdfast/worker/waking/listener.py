@@ -19,7 +19,6 @@ that vanished leaves no flag up.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -29,12 +28,12 @@ from typing import TYPE_CHECKING
 from ...db.database import Connection, Database
 from ...db.link import backoff, translate
 from ...errors import Unreachable
+from ...model.availability import Availability
+from ...model.occurrences import Occurrences, Part
 from ..leases import ledger as marks
 
 if TYPE_CHECKING:
     from ..leases.keeper import Kept
-
-log = logging.getLogger("holdfast.listener")
 
 PROBE_EVERY = 30.0
 PROBE_WITHIN = 5.0
@@ -55,13 +54,20 @@ class Deaf(Exception):
 
 class Listener:
     def __init__(
-        self, database: Database, queues: Sequence[str], workers: Sequence[Kept], news: Callable[[], None]
+        self,
+        database: Database,
+        queues: Sequence[str],
+        workers: Sequence[Kept],
+        news: Callable[[], None],
+        occurrences: Occurrences,
     ) -> None:
         self._database = database
         self._queues = list(queues)
         self._workers = workers
         self._news = news
         """Called when the registry has news for workers, or we for the registry."""
+        self._occurrences = occurrences
+        self._availability = Availability(Part.WAKE_UPS, occurrences)
         self.listening = False
         self.sessions = 0
         self.wakes = 0
@@ -83,24 +89,14 @@ class Listener:
 
     async def run(self) -> None:
         """Until cancelled."""
-        failures = 0
         while True:
-            before = self.sessions
             try:
                 await self._listen()
             except Exception as error:
-                failures = 1 if self.sessions > before else failures + 1
-                self._complain(error, failures)
-                await asyncio.sleep(PROBE_EVERY if isinstance(error, Deaf) else backoff(failures))
-
-    def _complain(self, error: Exception, failures: int) -> None:
-        translated = translate(error)
-        if isinstance(error, Deaf):
-            log.warning("LISTEN is deaf: %s; polling goes on, trying again in %g s", error, PROBE_EVERY)
-        elif not isinstance(translated, Unreachable):
-            log.error("cannot listen for wake-ups; polling goes on, trying again", exc_info=error)
-        elif failures == 1:
-            log.warning("no wake-ups for now: %s; polling goes on, trying again", translated)
+                translated = translate(error)
+                self._availability.failed(translated if isinstance(translated, Unreachable) else error)
+                deaf = isinstance(error, Deaf)
+                await asyncio.sleep(PROBE_EVERY if deaf else backoff(self._availability.failures))
 
     async def _listen(self) -> None:
         """One session, to its end."""
@@ -116,7 +112,8 @@ class Listener:
             await self._probe(connection)
             self.sessions += 1
             self._say(True)
-            log.info("listening for wake-ups on %s%s", channel, " again" if self.sessions > 1 else "")
+            self._availability.succeeded()
+            self._occurrences.listening(channel, again=self.sessions > 1)
             await self._attend(connection)
         finally:
             self._show(0)
@@ -173,7 +170,7 @@ class Listener:
             self._show(self._flags(self._up))  # to those that are new
             return
         before = self._flags(self._up)
-        self._show(self._flags(self._up & wanted) | before & marks.LEFT_ALONE)  # what is lowered is hidden first
+        self._show(self._flags(self._up & wanted) | before & marks.AWAKE_HERE)  # what is lowered is hidden first
         changes = [(*flag, True) for flag in sorted(wanted - self._up)]
         changes += [(*flag, False) for flag in sorted(self._up - wanted)]
         rows = await connection.fetch(
@@ -186,14 +183,14 @@ class Listener:
                 self._up.add((state, queue))
         after = self._flags(self._up)
         self._show(after)
-        if before & marks.LEFT_ALONE and not after:
+        if before & marks.AWAKE_HERE and not after:
             await self._call_others(connection)
 
     def _flags(self, up: set[Flag]) -> int:
         """As the ledgers show them."""
         called_for = all(("asleep", queue) in up for queue in self._queues)
-        left_alone = any(state == "awake" for state, _ in up)
-        return marks.CALLED_FOR * called_for | marks.LEFT_ALONE * left_alone
+        awake_here = any(state == "awake" for state, _ in up)
+        return marks.CALLED_FOR * called_for | marks.AWAKE_HERE * awake_here
 
     def _show(self, flags: int) -> None:
         for kept in self._workers:

@@ -9,7 +9,7 @@ from tests.support.waiting import until
 from tests.support.workers import Inbox
 
 from holdfast import Holdfast
-from holdfast.worker.claiming import in_place as solo
+from holdfast.worker.claiming import in_place
 
 FAST: dict[str, Any] = {"concurrency": 4, "lease": 5, "housekeeping": 0.3, "poll": 0.05}
 
@@ -31,7 +31,7 @@ async def completed(inbox: Inbox, ids: list[UUID]) -> None:
 async def test_an_embedded_worker_runs_suspects_and_goes_on_with_other_work(
     hf: Holdfast, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solo, "LEAVE", 0.0, raising=False)
+    monkeypatch.setattr(in_place, "LEAVE", 0.0, raising=False)
 
     @hf.task
     async def long() -> None:
@@ -50,28 +50,28 @@ async def test_an_embedded_worker_runs_suspects_and_goes_on_with_other_work(
     slowest = inbox.one(
         "select extract(epoch from max(finished_at - created_at))::float8 from holdfast.archive where kind = 'quick'"
     )
-    assert slowest < 3  # a second for what runs to end, a second alone, and some
+    assert slowest < 3  # a second for what runs to end, a second of isolation, and some
 
 
 async def test_a_suspect_in_an_embedded_worker_gets_no_company_from_ordered_keys(
     hf: Holdfast, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solo, "LEAVE", 0.0, raising=False)
-    alone = False
+    monkeypatch.setattr(in_place, "LEAVE", 0.0, raising=False)
+    isolated = False
     ran: list[int] = []
     company: list[int] = []
 
     @hf.task(ordered=True)
     async def step(number: int) -> None:
-        (company if alone else ran).append(number)
+        (company if isolated else ran).append(number)
         await asyncio.sleep(0.01)
 
     @hf.task
     async def suspect() -> None:
-        nonlocal alone
-        alone = True
+        nonlocal isolated
+        isolated = True
         await asyncio.sleep(0.5)
-        alone = False
+        isolated = False
 
     steps = [(await step.options(key="k").enqueue(number=number)).id for number in range(100)]
     async with hf.worker(**FAST):

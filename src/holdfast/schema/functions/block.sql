@@ -1,7 +1,7 @@
--- Park the candidates that wait behind the heads of their keys: blocked, they are out of the claim's index.
+-- Set the candidates that wait behind the heads of their keys to "blocked", which takes them out of the claim's index.
 -- Locks    the rows, skipping locked ones; never waits. The keys are locked by the caller.
 -- Index    the primary key.
-create or replace function holdfast.park(
+create or replace function holdfast.block(
     candidates holdfast.candidate[], keys holdfast.queue_key[], heads holdfast.head[]
 ) returns void
     language plpgsql volatile

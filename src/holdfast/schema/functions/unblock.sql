@@ -1,7 +1,7 @@
 -- Heads that we do not take and that nobody would meet on his way are for everyone: they go where all look.
 -- Locks    the rows, skipping locked ones; never waits. Their keys are locked by the caller.
 -- Index    the primary key.
-create or replace function holdfast.unpark(heads holdfast.head[], taken uuid[]) returns void
+create or replace function holdfast.unblock(heads holdfast.head[], taken uuid[]) returns void
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
     as $$
@@ -10,7 +10,7 @@ begin
         select i.id
         from unnest(heads) as h
         join holdfast.inbox i on i.id = any (array[h.id])
-        where h.state in ('next', 'not ours')
+        where h.reach in ('next', 'not ours')
           and h.id not in (select t.id from unnest(taken) as t (id))
           and i.status::text in ('pending', 'blocked')
         for update of i skip locked

@@ -1,14 +1,14 @@
--- Make parked heads pending again, where nothing of their key is in processing: what hand-written SQL, an operator or a
+-- Make blocked heads pending again, where nothing of their key is in processing: what hand-written SQL, an operator or a
 -- worker that died between the end of a row and its look at the key has left behind.
 -- Returns how many. Keys that somebody else holds are left: whoever holds one looks after it.
-create or replace function holdfast.unpark_heads(queues text[], keys text[]) returns int
+create or replace function holdfast.unblock_heads(queues text[], keys text[]) returns int
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
     as $$
 declare
-    k_queues text[];
-    k_keys   text[];
-    released int;
+    k_queues  text[];
+    k_keys    text[];
+    unblocked int;
 begin
     select array_agg(k.queue), array_agg(k.key) into k_queues, k_keys
     from (select distinct u.queue, u.key from unnest(queues, keys) as u (queue, key)) k
@@ -42,7 +42,7 @@ begin
     set status = 'pending', available_at = greatest(i.available_at, clock_timestamp())
     from head
     where i.id = any (array[head.id]);
-    get diagnostics released = row_count;
-    return released;
+    get diagnostics unblocked = row_count;
+    return unblocked;
 end
 $$;

@@ -1,8 +1,8 @@
--- Are there parked rows, of any key?
+-- Are there blocked rows, of any key?
 -- Takes    $1 queues.
 -- Returns  one row, if so.
 -- Index    idx_inbox_blocked, at its first entry of each queue.
-select true as parked
+select true as blocked
 from pg_catalog.unnest($1::text[]) as q (name)
 cross join lateral (
     select i.id

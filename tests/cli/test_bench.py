@@ -152,7 +152,7 @@ def test_what_a_killed_run_leaves_behind_is_named_by_the_next(bare: Shell) -> No
 
 
 def workers_of(process: subprocess.Popen[str]) -> list[int]:
-    """Worker processes that still carry the leash of this run."""
+    """Worker processes that this run started and that still exist."""
     return [pid for pid, words in processes_mentioning("holdfast.bench.tasks:hf") if parent(pid) in (process.pid, 1)]
 
 

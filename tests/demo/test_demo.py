@@ -44,7 +44,7 @@ def temporary() -> Iterator[Path]:
 
 
 def left_behind(process: subprocess.Popen[str], temporary: Path) -> list[object]:
-    """Folders, servers and processes of this demo; all but the server's keeper stay in its session."""
+    """Folders, servers and processes of this demo; all but the server's reaper stay in its session."""
     return [*temporary.glob("holdfast-*"), *processes_mentioning(temporary), *of_session(process.pid)]
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-LEASH = Path(__file__).with_name("leash.py")
+PARENT_DEATH = Path(__file__).with_name("parent_death.py")
 
 
 class Crewman:
@@ -20,7 +20,7 @@ class Crewman:
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.name = name
-        self._command = [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), sys.executable, *command]
+        self._command = [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), sys.executable, *command]
         self._environment = dict(environment)
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None

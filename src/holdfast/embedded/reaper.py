@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).with_name("reaper_process.py")
 
 
 class Reaper:
-    """The reaper of a folder. When it is closed or this process ends, what it runs is stopped and the folder removed."""
+    """The reaper of a folder. When it is closed or this process ends, it stops what it runs and removes all."""
 
     def __init__(self, folder: Path, account: Account, log: int) -> None:
         who = [str(account.uid), str(account.gid)] if account.switch else ["", ""]

@@ -24,8 +24,8 @@ _LONGEST_LOOK = "5s"
 
 async def look(place: Place) -> Server:
     async with place.connection() as connection:
-        settings = await connection.fetch(place.database.sql("bench", "settings"), list(SETTINGS))
-        holders = await connection.fetch(place.database.sql("bench", "holders"), OLD)
+        settings = await connection.fetch(place.database.sql("measure", "settings"), list(SETTINGS))
+        holders = await connection.fetch(place.database.sql("measure", "holders"), OLD)
         # A pooler hands out process ids of its own.
         found = await connection.fetchval("select pg_backend_pid()") != connection.get_server_pid()
         return Server(
@@ -48,7 +48,7 @@ async def written(place: Place) -> Written:
     async with place.connection() as connection:
         new = int(await connection.fetchval("show server_version_num")) >= _CHECKPOINTER
         name = "checkpoints" if new else "checkpoints_before_17"
-        checkpoints = await connection.fetchval(place.database.sql("bench", name))
+        checkpoints = await connection.fetchval(place.database.sql("measure", name))
         wal = await connection.fetchval("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
         return Written(int(checkpoints), float(wal))
 
@@ -56,7 +56,7 @@ async def written(place: Place) -> Written:
 async def installation_before(database: Database) -> float | None:
     """How much its workers have ended so far; None when there is none, or none that we may read."""
     try:
-        connection = await database.connect("bench")
+        connection = await database.connect("measure")
         try:
             row = await _counts(connection, database)
             return float(row["ended"])
@@ -71,7 +71,7 @@ async def installation(database: Database, before: float | None, seconds: float)
     if before is None:
         return None
     try:
-        connection = await database.connect("bench")
+        connection = await database.connect("measure")
         try:
             row = await _counts(connection, database)
             async with connection.transaction(readonly=True):
@@ -95,6 +95,6 @@ async def installation(database: Database, before: float | None, seconds: float)
 
 
 async def _counts(connection: Connection, database: Database) -> asyncpg.Record:
-    row = await connection.fetchrow(database.sql("bench", "installation"))
+    row = await connection.fetchrow(database.sql("measure", "installation"))
     assert row is not None
     return row

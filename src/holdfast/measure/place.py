@@ -16,13 +16,13 @@ from ..db.safety import check_server
 from ..errors import ConfigurationError, HoldfastError
 from ..schema import migrate
 
-PREFIX = "holdfast_bench_"
+PREFIX = "holdfast_measure_"
 _PATTERN = PREFIX.replace("_", r"\_") + "%"
 _PATIENCE = 30.0
 """Seconds for which the drop of the schema is tried."""
 
 
-class BenchError(HoldfastError):
+class MeasureError(HoldfastError):
     """The run could not go on."""
 
 
@@ -47,10 +47,10 @@ class Place:
 
     async def make(self) -> None:
         """Look whether we may, whether others left something behind, and make the schema."""
-        self._flag = connection = await self.database.connect("bench")
+        self._flag = connection = await self.database.connect("measure")
         await check_server(connection)
         await self._check_rights(connection)
-        self.leftovers = [row[0] for row in await connection.fetch(self.database.sql("bench", "leftovers"), _PATTERN)]
+        self.leftovers = [row[0] for row in await connection.fetch(self.database.sql("measure", "leftovers"), _PATTERN)]
         # Held until the end, so that others can tell this schema from a left-over. In a transaction, for poolers' sake.
         # Without parameters: a statement that has some keeps its snapshot until the next one, and with it the horizon.
         await connection.execute(
@@ -63,17 +63,17 @@ class Place:
             await other.execute(f"create table {self.schema}.bare (number int)")
 
     async def _check_rights(self, connection: Connection) -> None:
-        row = await connection.fetchrow(self.database.sql("bench", "rights"))
+        row = await connection.fetchrow(self.database.sql("measure", "rights"))
         assert row is not None
         if not row["may"]:
             raise ConfigurationError(
-                f"holdfast bench makes a schema of its own and drops it, and the role {row['role']} may not create one "
-                f"in the database {row['name']} (at {self.database.shown}). Run there as its owner: "
+                f"holdfast measure creates a schema and drops it, but the role {row['role']} may not create schemas in "
+                f"the database {row['name']} (at {self.database.shown}). As the owner of the database, run: "
                 f'grant create on database "{row["name"]}" to "{row["role"]}"; or use another role'
             )
 
     @asynccontextmanager
-    async def connection(self, purpose: str = "bench") -> AsyncIterator[Connection]:
+    async def connection(self, purpose: str = "measure") -> AsyncIterator[Connection]:
         connection = await self.database.connect(purpose)
         try:
             yield connection
@@ -86,7 +86,7 @@ class Place:
             end = time.monotonic() + _PATIENCE
             while not await self._dropped():
                 if time.monotonic() > end:
-                    raise BenchError(
+                    raise MeasureError(
                         f"The schema {self.schema} at {self.database.shown} could not be dropped: the server is away, "
                         f"or somebody holds a lock. Drop it by hand: drop schema {self.schema} cascade"
                     )

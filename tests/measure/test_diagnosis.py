@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.bench.diagnosis import diagnose
-from holdfast.bench.measurements import Drain, Holder, Installation, Latency, Measurements, Server, Sessions
-from holdfast.bench.report import report
+from holdfast.measure.diagnosis import diagnose
+from holdfast.measure.measurements import Drain, Holder, Installation, Latency, Measurements, Server, Sessions
+from holdfast.measure.report import report
 
 SETTINGS = {
     "autovacuum": "on", "commit_delay": "0", "synchronous_commit": "on", "synchronous_standby_names": "",

@@ -1,4 +1,4 @@
-"""`holdfast bench`: how fast is Holdfast on this database, what holds it up, and which setting to change.
+"""`holdfast measure`: how fast is Holdfast on this database, what holds it up, and which setting to change.
 
     place         a schema with a random name, made with our migrations and dropped at the end, however the run ends
     server        what the server says of itself: settings, who holds the xmin horizon, checkpoints; the installation

@@ -1,4 +1,4 @@
-"""The jobs of a run. Its worker loads them as `holdfast.bench.tasks:hf`."""
+"""The jobs of a run. Its worker loads them as `holdfast.measure.tasks:hf`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 from holdfast import Holdfast
 
-SCHEMA = "HOLDFAST_BENCH_SCHEMA"
+SCHEMA = "HOLDFAST_MEASURE_SCHEMA"
 """The variable that names the run's schema."""
 NOTE = "x" * 60
 """Makes a payload of about 100 bytes."""

@@ -44,7 +44,7 @@ class Result:
     """Schemas of earlier runs that were killed."""
 
 
-async def run(installation: Database, seconds: float, tell: Tell) -> Result:
+async def measure(installation: Database, seconds: float, tell: Tell) -> Result:
     """Measure for about so long, and clear everything away before this returns or raises."""
     place = Place.beside(installation)
     work = asyncio.create_task(_measure(place, installation, seconds, tell))

@@ -19,7 +19,7 @@ from ..app import Holdfast
 from ..db.database import Connection
 from ..demo.crew import Crewman
 from .measurements import Drain, Latency, Sessions
-from .place import BenchError, Place
+from .place import MeasureError, Place
 from .tasks import SCHEMA
 
 READY = 60.0
@@ -37,7 +37,9 @@ class Labour:
 
     def __init__(self, place: Place, folder: Path) -> None:
         self._place = place
-        command = ["-m", "holdfast.cli", "worker", "holdfast.bench.tasks:hf", "--log-level", "WARNING", "--drain", "5s"]
+        command = [
+            "-m", "holdfast.cli", "worker", "holdfast.measure.tasks:hf", "--log-level", "WARNING", "--drain", "5s",
+        ]  # fmt: skip
         self._crewman = Crewman("the worker", command, _environment(place), folder / "worker.log")
         self._marks = 0
 
@@ -88,9 +90,11 @@ class Labour:
         self._marks += 1
 
     async def _drained(self, watch: Connection, looks: Counter[str]) -> Drain:
-        quarters = [tuple(row) for row in await watch.fetch(self._place.database.sql("bench", "drained"))]
+        quarters = [tuple(row) for row in await watch.fetch(self._place.database.sql("measure", "drained"))]
         if len(quarters) < 4:
-            raise BenchError(f"The worker ended too few jobs to measure. Its last words:\n{self._crewman.last_words()}")
+            raise MeasureError(
+                f"The worker ended too few jobs to measure. Its last words:\n{self._crewman.last_words()}"
+            )
         began, ends, jobs = quarters[0][1], [row[2] for row in quarters], [row[0] for row in quarters]
         marks = await self._results(watch, "mark")
         (first, spent), (last, used) = (marks[0], marks[-1]) if marks else ((0.0, 0.0), (0.0, 0.0))
@@ -106,7 +110,7 @@ class Labour:
 
     async def _doing(self, watch: Connection, names: list[str]) -> list[str]:
         pattern = f"%{self._place.schema}%" if self._place.database.pooler else None
-        return [row[0] for row in await watch.fetch(self._place.database.sql("bench", "sessions"), names, pattern)]
+        return [row[0] for row in await watch.fetch(self._place.database.sql("measure", "sessions"), names, pattern)]
 
     async def _application_names(self, watch: Connection) -> list[str]:
         """Of the two sessions that are busy: the one that claims and the one that completes."""
@@ -114,13 +118,13 @@ class Labour:
         return [f"holdfast {purpose} {row['id']}"[:_NAME] for row in workers for purpose in ("claim", "write")]
 
     async def _results(self, watch: Connection, kind: str) -> list[Any]:
-        return [json.loads(row[0]) for row in await watch.fetch(self._place.database.sql("bench", "results"), kind)]
+        return [json.loads(row[0]) for row in await watch.fetch(self._place.database.sql("measure", "results"), kind)]
 
     async def _left(self, watch: Connection) -> bool:
-        return bool((await watch.fetch(self._place.database.sql("bench", "progress"), True))[0]["left"])
+        return bool((await watch.fetch(self._place.database.sql("measure", "progress"), True))[0]["left"])
 
     async def _claims(self, watch: Connection) -> int:
-        return int((await watch.fetch(self._place.database.sql("bench", "progress"), False))[0]["claims"])
+        return int((await watch.fetch(self._place.database.sql("measure", "progress"), False))[0]["claims"])
 
     async def _until_idle(self, watch: Connection, patience: float) -> None:
         """Until the worker has registered and nothing is left."""
@@ -128,7 +132,7 @@ class Labour:
         while not await self._application_names(watch) or await self._left(watch):
             self._check()
             if time.monotonic() > end:
-                raise BenchError(
+                raise MeasureError(
                     f"The worker did not get through in {patience:.0f} s. Its last words:\n{self._crewman.last_words()}"
                 )
             await asyncio.sleep(LOOK_EVERY)
@@ -142,7 +146,7 @@ class Labour:
 
     def _check(self) -> None:
         if not self._crewman.running:
-            raise BenchError(
+            raise MeasureError(
                 f"The worker ended with code {self._crewman.exit_code}. Its last words:\n{self._crewman.last_words()}"
             )
 
@@ -150,7 +154,7 @@ class Labour:
 @asynccontextmanager
 async def labour(place: Place) -> AsyncIterator[Labour]:
     """A worker at work until the end of the block."""
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-measure-"))
     try:
         worker = Labour(place, folder)
         async with worker.at_work():

@@ -13,8 +13,8 @@ import asyncpg
 
 from .calls import Calls
 from .context import Context, TxContext
-from .db.address import resolve_pooler, resolve_url
 from .db.database import Database
+from .db.urls import resolve_pooler, resolve_url
 from .definitions import OnFailure, define, skips
 from .errors import ConfigurationError, NotFound
 from .inbox import operating as jobs

@@ -19,8 +19,8 @@ from typing import Any
 import asyncpg
 
 from holdfast import Task
-from holdfast.db.address import resolve_pooler, resolve_url
 from holdfast.db.database import Database
+from holdfast.db.urls import resolve_pooler, resolve_url
 
 from . import shop
 from .journal import Journal

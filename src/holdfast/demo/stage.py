@@ -15,8 +15,8 @@ from pathlib import Path
 import asyncpg
 
 from holdfast import Holdfast
-from holdfast.db.address import hide_password, resolve_pooler, resolve_url
 from holdfast.db.database import Connection, Database
+from holdfast.db.urls import hide_password, resolve_pooler, resolve_url
 from holdfast.embedded import EmbeddedPostgres
 
 SETTINGS: dict[str, str | int] = {"max_connections": 200, "shared_buffers": "128MB"}

@@ -119,7 +119,7 @@ def test_a_second_ctrl_c_does_not_stop_the_clearing_away(bare: Shell) -> None:
     process = begin(bare, "measure", "--seconds", "60")
     until_says(process, "measure: 2/6")
     process.send_signal(signal.SIGINT)
-    until_says(process, "clearing away")
+    until_says(process, "cleaning up")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert schemas(bare) == []
@@ -180,8 +180,8 @@ async def test_a_run_that_is_under_way_is_no_left_over(database_url: str) -> Non
         await second.make()
         assert second.leftovers == []
     finally:
-        await first.strike()
-        await second.strike()
+        await first.remove()
+        await second.remove()
 
 
 def test_a_role_that_may_not_create_schemas_is_told_so(bare: Shell, postgres: Server) -> None:
@@ -240,7 +240,7 @@ async def test_who_holds_the_horizon_is_named(database_url: str, monkeypatch: py
         assert list((await server.look(place)).holders) == [], "the run's own transaction holds nothing"
     finally:
         await holder.close()
-        await place.strike()
+        await place.remove()
 
 
 async def test_the_installation_is_looked_at(shell: Shell) -> None:

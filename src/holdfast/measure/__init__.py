@@ -1,14 +1,14 @@
-"""`holdfast measure`: how fast is Holdfast on this database, what holds it up, and which setting to change.
+"""`holdfast measure`: how fast is Holdfast on this database, what limits it, and which setting to change.
 
-    place         a schema with a random name, made with our migrations and dropped at the end, however the run ends
-    server        what the server says of itself: settings, who holds the xmin horizon, checkpoints; the installation
-    trips         from here to there: round trips, commits, enqueues
-    labour        a real worker process on jobs that do nothing: pick-up, drain, where its time goes
-    measurements  what was found, as plain values
+    place         a schema with a random name, made by our migrations and always dropped at the end
+    server        facts about the server: settings, what holds the xmin horizon, checkpoints; the installation
+    trips         measured from here: round trips, commits, enqueues
+    worker        a real worker process on jobs that do nothing: pick-up, drain, where its time goes
+    measurements  the results, as plain values
     diagnosis     a pure function of them: the bottleneck, and the one thing to change
-    report        in words
-    run           all of it in order, and the end
+    report        both as text
+    run           all steps in order, and the clean-up
 
-Nobody else's rows are read but the counts of the installation, and none is written. The run costs a share of the server
-like any other work does, for about a minute.
+Of the user's own installation, only counts are read, and nothing is written. The run is real load on the server, for
+about a minute.
 """

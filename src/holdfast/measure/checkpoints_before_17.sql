@@ -1,2 +1,2 @@
--- As checkpoints.sql, where the view is an older one.
+-- The same as checkpoints.sql, from the view of older servers.
 select checkpoints_req from pg_stat_bgwriter

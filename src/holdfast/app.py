@@ -12,9 +12,9 @@ from uuid import UUID
 from .calls import Calls
 from .context import Context, TxContext
 from .db import callers
-from .db.address import resolve_pooler, resolve_url
 from .db.callers import AsyncConnection, Caller
 from .db.database import Database
+from .db.urls import resolve_pooler, resolve_url
 from .definitions import OnFailure, TaskOptions, define, skips
 from .errors import ConfigurationError, NotFound
 from .inbox import operating as jobs

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.demo.children import ChildProcess
 from holdfast.demo.conductor import Conductor, DemoError
-from holdfast.demo.crew import Crewman
 from holdfast.demo.scene import Scene, Screen
 from holdfast.demo.stage import Stage
 
@@ -19,7 +19,7 @@ SLEEPER = ["-c", "import time; time.sleep(60)"]
 def conductor(tmp_path: Path) -> Iterator[Conductor]:
     """One whose workers do nothing but live."""
     conductor = Conductor(Stage("", "demo", tmp_path, embedded=False), Scene(), Screen(io.StringIO(), live=False))
-    conductor._workers = [Crewman(f"worker {n}", SLEEPER, {}, tmp_path / f"{n}.log") for n in (1, 2, 3)]
+    conductor._workers = [ChildProcess(f"worker {n}", SLEEPER, {}, tmp_path / f"{n}.log") for n in (1, 2, 3)]
     for worker, seen in zip(conductor._workers, conductor._seen, strict=True):
         worker.start()
         seen.pid, seen.state = worker.pid, "running"
@@ -43,11 +43,11 @@ async def test_a_look_while_a_shot_worker_dies_tells_nothing(conductor: Conducto
     seen.state = "killed"
     worker.start()
     conductor._look_at_processes()
-    assert seen.state == "starting again"
+    assert seen.state == "restarting"
 
 
 async def test_an_end_that_nobody_ordered_ends_the_demo(conductor: Conductor) -> None:
     conductor._workers[1].signal_all(signal.SIGKILL)
     await conductor._workers[1].wait(10)
-    with pytest.raises(DemoError, match="worker 2 ended by itself with code -9"):
+    with pytest.raises(DemoError, match="worker 2 ended unexpectedly with code -9"):
         conductor._look_at_processes()

@@ -44,7 +44,7 @@ def temporary() -> Iterator[Path]:
 
 
 def left_behind(process: subprocess.Popen[str], temporary: Path) -> list[object]:
-    """Folders, servers and processes of this demo; all but the server's keeper stay in its session."""
+    """Folders, servers and processes of this demo; all but the server's reaper stay in its session."""
     return [*temporary.glob("holdfast-*"), *processes_mentioning(temporary), *of_session(process.pid)]
 
 
@@ -81,7 +81,7 @@ def test_on_a_server_of_ones_own_the_schema_goes(temporary: Path, database_url: 
     process = start(temporary, "--seconds", "4", HOLDFAST_DATABASE_URL=database_url)
     out, err = process.communicate()
     assert (process.returncode, err) == (0, ""), out
-    assert "Everything that was promised held." in out
+    assert "All guarantees held." in out
     assert "\x1b" not in out
     with psycopg.connect(direct(database_url)) as connection:
         schemas = connection.execute("select nspname from pg_namespace where nspname like 'holdfast%'").fetchall()

@@ -73,19 +73,19 @@ def test_owner_killed_while_it_makes_the_server() -> None:
     program = OWNER.format(then="")
     with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as owner:
 
-        def keeper_runs() -> bool:
+        def reaper_runs() -> bool:
             return bool(folders_of(owner.pid))
 
-        wait_until(keeper_runs)
+        wait_until(reaper_runs)
         (folder,) = folders_of(owner.pid)
         owner.kill()
     wait_until(lambda: nothing_is_left(folder))
 
 
 def folders_of(owner: int) -> set[Path]:
-    """The folders kept for an owner, read from the arguments of its keeper."""
+    """The folders kept for an owner, read from the arguments of its reaper."""
     found = set()
-    for _, argv in processes_mentioning("keeper.py"):
+    for _, argv in processes_mentioning("reaper_process.py"):
         if str(owner) in argv:
             found.add(Path(argv[argv.index(str(owner)) + 1]))
     return found

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from holdfast.db.database import Database
 from holdfast.embedded.account import server_account
-from holdfast.embedded.lifeline import Lifeline
+from holdfast.embedded.reaper import Reaper
 from holdfast.embedded.server import _free_port, _parent_folder
 
 SESSIONS = 20
@@ -82,18 +82,18 @@ def _running(url: str) -> Iterator[int]:
     account = server_account()
     folder = Path(tempfile.mkdtemp(prefix="holdfast-pooler-", dir=_parent_folder(account)))
     log = os.open(folder / "log", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-    lifeline = Lifeline(folder, account, log)
+    reaper = Reaper(folder, account, log)
     try:
         port = _free_port()
         _configure(folder, url, port)
         if account.switch:
             for path in (folder / "users", folder / "ini", folder):
                 os.chown(path, account.uid, account.gid)
-        lifeline.spawn([_program(), str(folder / "ini")])
-        _wait_until_ready(lifeline, port, folder / "log")
+        reaper.spawn([_program(), str(folder / "ini")])
+        _wait_until_ready(reaper, port, folder / "log")
         yield port
     finally:
-        lifeline.close()
+        reaper.close()
         os.close(log)
 
 
@@ -107,14 +107,14 @@ def _configure(folder: Path, url: str, port: int) -> None:
     (folder / "ini").write_text(_CONFIGURATION.format(**settings, sessions=SESSIONS, auth_type=auth_type))
 
 
-def _wait_until_ready(lifeline: Lifeline, port: int, log: Path) -> None:
+def _wait_until_ready(reaper: Reaper, port: int, log: Path) -> None:
     deadline = time.monotonic() + 30
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=5).close()
             return
         except OSError:
-            ended = lifeline.wait(0.01)
+            ended = reaper.wait(0.01)
             assert ended is None and time.monotonic() < deadline, f"PgBouncer does not answer:\n{log.read_text()}"
 
 

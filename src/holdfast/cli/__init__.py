@@ -18,7 +18,7 @@ _COMMANDS = {
     "workers": "Look at workers.",
     "stats": "Depth, claim age, retry rate, and what nobody can run.",
     "health": "For probes: is work accepted, safe and run?",
-    "bench": "Measure this database, and name the bottleneck.",
+    "measure": "Measure this database, and name the bottleneck.",
     "demo": "The whole system on an embedded Postgres.",
 }
 

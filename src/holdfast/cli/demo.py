@@ -16,13 +16,13 @@ from ..embedded import EmbeddedPostgresError
 @click.option(
     "--seconds", type=click.FloatRange(1, 3600), default=30.0, show_default=True, help="How long orders come in."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one object of numbers and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object of numbers, and nothing else.")
 def command(seconds: float, as_json: bool) -> None:
-    """Watch it work: orders come in, workers are killed in the middle of jobs, and nothing is lost or doubled.
+    """Watch it work: orders come in, workers are killed while they run jobs, and nothing is lost or duplicated.
 
-    Runs on an embedded Postgres that is gone afterwards; with HOLDFAST_DATABASE_URL on that server, in a schema of its
-    own that is dropped. Exit code 1 if anything was lost, doubled, or found of a rolled-back transaction, or if no
-    killed worker's job was recovered.
+    Runs on an embedded Postgres, which it removes at the end. With HOLDFAST_DATABASE_URL, runs on that server, in a
+    separate schema, which it drops. The exit code is 1 if a job was lost, an effect was duplicated, anything of a
+    rolled-back transaction was found, or no job of a killed worker was recovered.
     """
     try:
         found = play(seconds, as_json)
@@ -32,9 +32,9 @@ def command(seconds: float, as_json: bool) -> None:
     except (DemoError, EmbeddedPostgresError) as error:
         raise click.ClickException(str(error)) from None
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise click.ClickException(f"the demo had to stop, because the server said: {error}") from None
+        raise click.ClickException(f"the demo stopped, because the server reported: {error}") from None
     except BrokenPipeError:
-        sys.stdout = None  # nobody reads on; nothing more is to be flushed
+        sys.stdout = None  # the reader is gone: do not flush
         sys.exit(141)
     numbers = found["numbers"]
     if as_json:

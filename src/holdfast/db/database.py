@@ -10,7 +10,7 @@ import asyncpg
 
 from ..errors import ConfigurationError, Unreachable
 from ..model.limits import check_schema
-from . import address, pooler
+from . import pooler, urls
 from .statements import statement
 
 NAMES = {
@@ -83,7 +83,7 @@ REMEDY = "Connect as the role that migrated, or grant what is missing; see docs/
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One installation: a server's address and a schema in it."""
+    """One installation: a database URL and a schema in it."""
 
     url: str | None
     """None: libpq's PG* variables."""
@@ -146,7 +146,7 @@ class Database:
                 return self._wrong(f"{error.message}", REMEDY)
             case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
                 return ConfigurationError(
-                    f"The server at {self.shown} refused to log us in: {words(error)}{address.advice(self.url)}"
+                    f"The server at {self.shown} refused to log us in: {words(error)}{urls.advice(self.url)}"
                 )
             case asyncpg.ClientConfigurationError():
                 return self._wrong(words(error), "Correct the URL")
@@ -177,15 +177,15 @@ class Database:
         return ConfigurationError(f"The server at {self.shown} refused to log us in: {words(error)}")
 
     def _wrong(self, what: str, remedy: str) -> ConfigurationError:
-        return ConfigurationError(f"{what} (at {self.shown}). {remedy}{address.advice(self.url)}.")
+        return ConfigurationError(f"{what} (at {self.shown}). {remedy}{urls.advice(self.url)}.")
 
     def unreachable(self, error: BaseException) -> Unreachable:
-        """The error of a server that did not answer, with its address."""
+        """The error of a server that did not answer, with its URL."""
         silent = isinstance(error, TimeoutError)
         why = "no answer within the deadline" if silent else in_one_line(error)
-        return Unreachable(f"cannot reach the server at {self.shown}: {why}{address.advice(self.url)}", silent=silent)
+        return Unreachable(f"cannot reach the server at {self.shown}: {why}{urls.advice(self.url)}", silent=silent)
 
     @property
     def shown(self) -> str:
-        """The address without its secrets."""
-        return address.shown(self.url)
+        """The URL without its secrets."""
+        return urls.shown(self.url)

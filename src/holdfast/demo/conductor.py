@@ -1,4 +1,4 @@
-"""The conductor: raises the curtain, shoots at the workers, watches, and has everything recounted."""
+"""The conductor: starts everything, kills workers, shows what happens, and runs the recount."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import asyncpg
 
 from holdfast.db.database import Connection
 
-from . import crew
+from . import children
 from .journal import Journal, Tail
 from .scene import Scene, Screen, WorkerSeen
 from .stage import Stage
@@ -30,7 +30,7 @@ KILL_EVERY = 4.0
 READY = 60.0
 """Seconds for the workers to appear."""
 PATIENCE = 30.0
-"""Seconds beyond the asked ones to wait for the first kill."""
+"""Seconds to wait for the first kill after `--seconds` have passed."""
 DRAIN = 60.0
 """Seconds for everything to end after the last order."""
 _FATE = "id, status::text, lease_generation, claimed_by, extract(epoch from claimed_at)::float8 as claimed_at"
@@ -38,7 +38,7 @@ RECOUNT = Path(__file__).with_name("recount.py")
 
 
 class DemoError(Exception):
-    """The demo itself could not go on; the message says why."""
+    """The demo could not continue; the message says why."""
 
 
 class Conductor:
@@ -47,25 +47,25 @@ class Conductor:
         self._seconds = scene.total
         self._screen = screen
         self.scene = scene
-        self._workers = [crew.worker(n + 1, stage.environment, stage.folder) for n in range(WORKERS)]
+        self._workers = [children.worker(n + 1, stage.environment, stage.folder) for n in range(WORKERS)]
         self._seen = [WorkerSeen(worker.name) for worker in self._workers]
-        self._producer = crew.producer(stage.environment, stage.folder)
+        self._producer = children.producer(stage.environment, stage.folder)
         self._kill_log = Journal(stage.folder / "kills.log")
         self._orders_log = Tail(stage.folder / "producer.log")
         self._effects_log = Tail(stage.folder / "effects.log")
         self._begun: dict[str, dict[str, Any]] = {}
-        """Receipts whose handler has begun and is not done, by job."""
+        """Receipts whose handler has started and not finished, by job."""
         self._held: dict[UUID, int] = {}
-        """Rows in the hands of killed workers, with their generation, until they have ended."""
+        """Rows that killed workers held, with their generation, until the jobs have ended."""
         self._victims: dict[UUID, tuple[str, float, int]] = {}
-        """The job in whose middle a worker was killed: in words, when by the server's clock, the generation."""
+        """The jobs that killed workers were running: a short name, the time of the kill, the generation."""
         self._names: dict[str, int] = {}
-        """Which worker of ours a name in the registry belongs to."""
+        """The index of our worker, by its id in the registry."""
         self._began = 0.0
         self._last = (0.0, 0)
 
     async def run(self) -> dict[str, dict[str, float]]:
-        """The whole play; returns what the recount found."""
+        """Run the whole demo; return what the recount found."""
         try:
             self.scene.server = await self._stage.prepare()
             self.scene.workers = self._seen
@@ -89,9 +89,10 @@ class Conductor:
             await asyncio.sleep(0.02)
         self._began = time.monotonic()
         self.scene.act = "orders come in"
+        self.scene.tell("orders come in; every few seconds, a worker is killed (SIGKILL)")
         watching = asyncio.create_task(self._watch())
         try:
-            await self._shoot(connection, watching)
+            await self._kill_workers(connection, watching)
             self.scene.act = "draining"
             self._producer.ask_to_end()
             await self._producer.wait(20)
@@ -107,13 +108,13 @@ class Conductor:
             seen.state = "ended" if await worker.wait(20) else "did not end"
         self._screen.show(self.scene)
 
-    # Shooting
+    # Killing
 
-    async def _shoot(self, connection: Connection, watching: asyncio.Task[None]) -> None:
+    async def _kill_workers(self, connection: Connection, watching: asyncio.Task[None]) -> None:
         """Kill one worker after the other, each in the middle of a job, until the orders stop."""
         every = min(KILL_EVERY, max(self._seconds / 4, 1.5))
         target, next_at = 0, min(FIRST_KILL, self._seconds / 4)
-        # On a busy machine the first kill may come late; without one there would be nothing to show.
+        # On a busy machine, the first kill may be late. Without one, there would be nothing to show.
         while self._elapsed < self._seconds + (0 if self.scene.kills else PATIENCE):
             await asyncio.sleep(0.02)
             if watching.done():
@@ -124,14 +125,14 @@ class Conductor:
                 next_at = self._elapsed + every
 
     async def _try_kill(self, connection: Connection, number: int) -> bool:
-        """Stop it, see whether it is in the middle of a job, and if so: SIGKILL, supervisor and process at once.
+        """Stop the worker; if it is running a job, send SIGKILL to its supervisor and its process at once.
 
-        Frozen, it can end nothing between the look and the shot, except by a statement that is already with the server;
-        the recount therefore asks for a later generation.
+        A stopped worker cannot end a job between the check and the kill, except by a statement that is already with the
+        server. So the recount asks for a later generation.
         """
         worker, seen = self._workers[number], self._seen[number]
         if not all(other.state == "running" for other in self._seen):
-            return False  # two are always left to take over
+            return False  # two workers must be left to take over
         self._read_effects()
         running = [line for line in self._begun.values() if worker.owns(line["pid"])]
         if not running:
@@ -152,8 +153,8 @@ class Conductor:
         worker.start()
         return True
 
-    def _running_in(self, worker: crew.Crewman, held: Sequence[asyncpg.Record]) -> dict[str, Any] | None:
-        """A job whose handler has begun in this worker, is not done, and whose row it holds."""
+    def _running_in(self, worker: children.ChildProcess, held: Sequence[asyncpg.Record]) -> dict[str, Any] | None:
+        """Return a job that this worker holds and whose handler has started and not finished."""
         fences = {(str(row["id"]), row["lease_generation"]) for row in held}
         for line in self._begun.values():
             if worker.owns(line["pid"]) and (line["job"], line["generation"]) in fences:
@@ -167,7 +168,8 @@ class Conductor:
         self._held |= {row["id"]: row["lease_generation"] for row in held}
         words = f"{victim['kind']} {victim['job'][-6:]}"
         self._victims[UUID(victim["job"])] = (words, time.time(), victim["generation"])
-        self.scene.tell(f"killed {seen.name} in the middle of {words} ({len(held)} rows held)")
+        jobs = "1 job" if len(held) == 1 else f"{len(held)} jobs"
+        self.scene.tell(f"killed {seen.name} while it ran {words}; it held {jobs}")
         self._begun = {job: line for job, line in self._begun.items() if line["pid"] != victim["pid"]}
 
     async def _held_by(self, connection: Connection, number: int) -> list[asyncpg.Record]:
@@ -191,7 +193,7 @@ class Conductor:
     # Watching
 
     async def _watch(self) -> None:
-        """On a connection of its own: the audience must not delay the shots."""
+        """Show the state, on a separate connection, so that it does not delay the kills."""
         connection = await self._stage.connect()
         next_at = time.monotonic()
         try:
@@ -262,23 +264,23 @@ class Conductor:
     def _look_at_processes(self) -> None:
         for worker, seen in zip(self._workers, self._seen, strict=True):
             if worker.killed:
-                continue  # dying, or dead and about to be started again
+                continue  # ending, or ended and about to be restarted
             if not worker.running:
                 raise DemoError(
-                    f"{worker.name} ended by itself with code {worker.exit_code}."
-                    f" Its last words:\n{worker.last_words()}"
+                    f"{worker.name} ended unexpectedly with code {worker.exit_code}."
+                    f" Its log ends with:\n{worker.log_tail()}"
                 )
             if seen.state == "killed":
-                seen.state = "starting again"
+                seen.state = "restarting"
             if seen.state == "running" and not worker.owns(seen.pid):
                 seen.state = "crashed, restarting"
-                self.scene.tell(f"render_invoice took {seen.name}'s process down; another is started")
+                self.scene.tell(f"render_invoice crashed the process of {seen.name}; a new one starts")
 
     def _alive(self, name: str, owner: int) -> bool:
         return name.split("-")[-2] == str(self._seen[owner].pid)
 
     async def _look_after_kills(self, connection: Connection) -> None:
-        """What became of the rows that killed workers held?"""
+        """Find out what happened to the rows that killed workers held."""
         if not self._held and not self._victims:
             return
         schema = self._stage.schema
@@ -297,7 +299,7 @@ class Conductor:
                 words, at, _ = self._victims.pop(id)
                 owner = self._names.get(row["claimed_by"])
                 whom = self._workers[owner].name if owner is not None else "another worker"
-                self.scene.tell(f"{words}: row handed to {whom} after {row['claimed_at'] - at:.1f} s")
+                self.scene.tell(f"{words}: claimed by {whom}, {row['claimed_at'] - at:.1f} s after the kill")
 
     # Beginning and end
 
@@ -311,15 +313,15 @@ class Conductor:
             await self._learn_names(connection)
             for worker in self._workers:
                 if not worker.running or time.monotonic() > deadline:
-                    raise DemoError(f"{worker.name} did not start. Its last words:\n{worker.last_words()}")
+                    raise DemoError(f"{worker.name} did not start. Its log ends with:\n{worker.log_tail()}")
             await asyncio.sleep(0.05)
 
     def _check_producer(self) -> None:
         if not self._producer.running:
-            raise DemoError(f"The producer ended by itself. Its last words:\n{self._producer.last_words()}")
+            raise DemoError(f"The producer ended unexpectedly. Its log ends with:\n{self._producer.log_tail()}")
 
     async def _drained(self, connection: Connection, watching: asyncio.Task[None]) -> None:
-        """Wait until nothing is pending or processing; the recount says so if that takes too long."""
+        """Wait until no job is pending or processing. If that takes too long, the recount reports it."""
         deadline = time.monotonic() + DRAIN
         live = f"select count(*) from {self._stage.schema}.inbox where status::text <> 'dead_letter'"
         while await connection.fetchval(live) and time.monotonic() < deadline:
@@ -343,10 +345,10 @@ class Conductor:
         return found
 
     async def _clear(self) -> None:
-        """No process stays, however the play ended."""
-        for man in (self._producer, *self._workers):
-            man.signal_all(signal.SIGKILL)
-        for man in (self._producer, *self._workers):
-            await man.wait(10)
+        """End all processes and remove the schema, however the demo ended."""
+        for child in (self._producer, *self._workers):
+            child.signal_all(signal.SIGKILL)
+        for child in (self._producer, *self._workers):
+            await child.wait(10)
         self._kill_log.close()
-        await self._stage.strike()
+        await self._stage.remove()

@@ -1,4 +1,4 @@
-"""Append-only logs of JSON lines: written so that they survive their writer, read as they grow."""
+"""Append-only logs of JSON lines: durable when written, readable while they grow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Journal:
-    """A log whose lines are on disk when `write` returns. Lines of several writers share one fsync."""
+    """A log whose lines are on disk when `write` returns. Concurrent writes share one fsync."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -35,7 +35,7 @@ class Journal:
 
 
 class Tail:
-    """Reads what was appended since the last look."""
+    """Reads what was appended since the last read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""One performance, from the server's start to its end, that can be stopped at any moment."""
+"""One run of the demo, from the start of the server to its end. It can be stopped at any moment."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """Somebody pressed Ctrl-C, or asked by a signal: `number`."""
+    """Ctrl-C or another signal, `number`, stopped the demo."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 def play(seconds: float, as_json: bool) -> dict[str, dict[str, float]]:
-    """Run the demo; what the recount found. Everything is cleared away before this returns or raises."""
+    """Run the demo; return what the recount found. Everything is removed before this returns or raises."""
     stop, scene = _Stop(), Scene(total=seconds)
     screen = screen_for(sys.stderr if as_json else sys.stdout, as_json)
     try:
@@ -55,14 +55,14 @@ async def _perform(place: Stage, scene: Scene, screen: Screen, stop: _Stop) -> d
 
 
 class _Stop:
-    """The first signal stops the demo, but never in the middle of making or clearing away what must not stay.
+    """The first signal stops the demo, but never while it creates or removes what must not remain.
 
-    A server that is just being started is finished first, which takes about a second.
+    A server that is starting is started completely first, which takes about a second.
     """
 
     def __init__(self) -> None:
         self.asked = 0
-        """The signal that asked; 0: none did."""
+        """The first signal that arrived; 0 if none did."""
         self.call: Callable[[], object] = _nothing
 
     @contextlib.contextmanager
@@ -75,7 +75,7 @@ class _Stop:
                 signal.signal(number, handler)
 
     def on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What nobody awaited. Once we were asked to stop it is no news: a connect that is cut short leaves one."""
+        """Log an error that nothing awaited, but not after a signal: a cancelled connect leaves one."""
         if not self.asked:
             loop.default_exception_handler(context)
 
@@ -86,4 +86,4 @@ class _Stop:
 
 
 def _nothing() -> None:
-    """There is nobody to tell yet, or any more; `asked` will be seen."""
+    """Do nothing: no task runs yet, or any more, and `asked` will be checked."""

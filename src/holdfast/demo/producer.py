@@ -1,8 +1,8 @@
 """The producer: `python -m holdfast.demo.producer`, until SIGTERM.
 
-A handful of clients place orders. Each order and its jobs are one transaction. Some transactions are rolled back at the
-last moment. Some clients do not hear the answer and repeat the request, after the first or at the same time, under the
-same idempotency keys. What each meant to do is on disk before it is tried, and what came of it right after.
+A few clients place orders. Each order and its jobs are one transaction. Some transactions are rolled back at the last
+moment. Some requests are sent twice, at the same time or one after the other, under the same idempotency keys, as if
+the first response had been lost. Every intent is on disk before it is tried, and its outcome right after.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 import asyncpg
 
 from holdfast import Task
-from holdfast.db.address import resolve_pooler, resolve_url
 from holdfast.db.database import Database
+from holdfast.db.urls import resolve_pooler, resolve_url
 
 from . import shop
 from .journal import Journal
@@ -30,18 +30,18 @@ ORDERS_PER_SECOND = 300.0
 ROLLED_BACK = 0.1
 REPEATED = 0.05
 POISON_EVERY = 40
-"""Orders between two that nobody can understand."""
+"""Orders from one with a job that always fails to the next."""
 CRASH_EVERY = 15.0
-"""Seconds between two that take a worker process down."""
+"""Seconds from one job that crashes its process to the next."""
 FIRST_CRASH = 4.0
 ENOUGH = 600
-"""Jobs due and not yet claimed from which on customers wait: a demo should not end with a long tail."""
+"""Due jobs from which on the clients wait, so that the demo does not end with a long drain."""
 
 Tasks = Sequence[Task[Any, Any]]
 
 
 class RolledBack(Exception):
-    """Something went wrong at the last moment of a transaction, on purpose."""
+    """Raised on purpose at the end of a transaction, to roll it back."""
 
 
 class Producer:
@@ -62,11 +62,11 @@ class Producer:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.stop)
         self._open.set()
         await self._journal.write("began")
-        door = asyncio.create_task(self._keep_door())
+        throttling = asyncio.create_task(self._throttle())
         try:
             await asyncio.gather(*(self._client() for _ in range(CLIENTS)))
         finally:
-            door.cancel()
+            throttling.cancel()
         await self._journal.write("ended")
 
     async def _client(self) -> None:
@@ -77,8 +77,8 @@ class Producer:
             if not self._over.is_set():
                 await self._order()
 
-    async def _keep_door(self) -> None:
-        """Let customers wait while the workers are behind."""
+    async def _throttle(self) -> None:
+        """Let the clients wait while the workers are behind."""
         due = (
             f"select count(*) from (select from {shop.SCHEMA}.inbox"
             f" where status = 'pending' and available_at <= now() limit {ENOUGH}) as due"
@@ -100,12 +100,12 @@ class Producer:
         dice = random.random()
         tries = [self._place(order, tasks, rolls_back)]
         if not rolls_back and dice < REPEATED / 2:
-            tries.append(self._place(order, tasks, rolls_back))  # a second click while the first is under way
+            tries.append(self._place(order, tasks, rolls_back))  # a second click before the first response
         outcomes = await asyncio.gather(*tries)
         for number, (what, facts) in enumerate(outcomes):
             await self._journal.write(what if number == 0 else "repeated", order=order, **facts)
         if not rolls_back and REPEATED / 2 <= dice < REPEATED:
-            what, facts = await self._place(order, tasks, False)  # the answer did not come: once more
+            what, facts = await self._place(order, tasks, False)  # the response was lost: send it again
             await self._journal.write("repeated", order=order, **facts)
 
     def _tasks(self, order: int) -> Tasks:
@@ -118,7 +118,7 @@ class Producer:
         return tasks
 
     async def _place(self, order: int, tasks: Tasks, rolls_back: bool) -> tuple[str, dict[str, Any]]:
-        """The product: the order and its jobs commit together, or not at all."""
+        """Commit the order and its jobs together, or not at all: what Holdfast is for."""
         jobs = {}
         try:
             async with self._pool.acquire() as connection, connection.transaction():

@@ -1,26 +1,27 @@
-"""Recount what became of the shop's work. Imports nothing of Holdfast; the demo runs it as a script of its own.
+"""Count what happened to the shop's jobs. Imports nothing of Holdfast; the demo runs it as a separate script.
 
     HOLDFAST_DATABASE_URL=… python recount.py FOLDER SCHEMA
 
-It reads the producer's log, the kill log and the witnessed effects from the folder, and the orders, the effects and the
-rows of the jobs from the database, and prints one JSON object: `numbers`, the eight that count, and `details`.
+It reads the producer's log, the kill log and the recorded effects from the folder, and the orders, the effects and the
+rows of the jobs from the database. It prints one JSON object: `numbers`, the eight results, and `details`.
 
 What is counted:
 
-    enqueued                jobs of committed transactions, by the producer's log; a repeated request adds none
-    completed               of these, archived as completed, and the effect is there
-    dead_letter             of these, dead letters
-    lost                    all others: missing, completed without their effect, or not ended when the time was over;
-                            and jobs of orders that were committed and are not in the table
-    duplicate_effects       effects beyond the one per job in the database; letters beyond the one per receipt; entries
-                            into a `once` block after its marker was written; effects of attempts that failed;
-                            second jobs under one idempotency key
-    recovered_after_kill    jobs that a worker held when it was killed, and that ended under a later generation
+    enqueued                jobs of committed transactions, by the producer's log; a second request adds none
+    completed               of these: archived as completed, with their effect
+    dead_letter             of these: dead letters
+    lost                    all others: missing, completed without their effect, or not ended in time; and jobs of
+                            committed orders that are not in the table
+    duplicate_effects       second effects of a job in the database; second letters of a receipt; runs of a `once`
+                            block after its marker was written; effects of attempts that failed; second jobs under one
+                            idempotency key
+    recovered_after_kill    jobs that a worker held when it was killed and that ended under a later generation
     rolled_back_jobs_found  jobs, and effects of jobs, whose transaction was rolled back
     jobs_per_second         completed ÷ seconds from the first order to the end of the last job
 
-One window is documented: killed after an outside effect and before its marker, a handler repeats its request. The post
-office knows it by its idempotency key and delivers one letter. Such repeats are shown in `details`, not hidden.
+One window is documented: if a handler is killed after an effect outside the database and before its marker, the next
+attempt repeats the request. The mail service recognises it by its idempotency key and sends one letter. `details`
+counts these requests.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from typing import Any
 import asyncpg
 
 POISON = frozenset({"check_fraud", "render_invoice"})
-"""Kinds that never succeed: no effect of theirs may be seen."""
+"""Kinds that never succeed, and so must have no effect."""
 POSTED = "send_receipt"
-"""The kind whose effect is a letter; those of the others are rows."""
+"""The kind whose effect is a letter; the other kinds write rows."""
 
 Line = Mapping[str, Any]
 Name = tuple[int, str]
@@ -71,10 +72,10 @@ class Evidence:
 
 @dataclass(slots=True)
 class Books:
-    """The producer's log, read to the end."""
+    """What the producer's log says."""
 
     committed: dict[Name, str] = field(default_factory=dict)
-    """The jobs of committed transactions, and the ids that the producer was told."""
+    """The jobs of committed transactions, with the ids that the producer received."""
     orders: set[int] = field(default_factory=set)
     rolled_back: set[int] = field(default_factory=set)
     repeated: int = 0
@@ -98,7 +99,7 @@ def read_books(lines: Iterable[Line], orders: frozenset[int]) -> Books:
                 books.rolled_back.add(line["order"])
             case "repeated":
                 books.repeated += 1
-    for order, line in unknown.items():  # no outcome was noted: the table of orders decides what was committed
+    for order, line in unknown.items():  # no outcome in the log: the table of orders decides
         if order in orders:
             _commit(books, order, dict.fromkeys(line["jobs"], ""))
         else:
@@ -113,7 +114,7 @@ def _commit(books: Books, order: int, jobs: Mapping[str, str]) -> None:
 
 
 def recount(evidence: Evidence) -> dict[str, dict[str, float]]:
-    """The numbers, from the evidence alone."""
+    """Return the numbers. They depend on the evidence only."""
     books = read_books(evidence.producer, evidence.orders)
     rows: dict[Name, list[Row]] = {}
     for row in evidence.rows:
@@ -181,7 +182,7 @@ def _end(name: Name, id: str, rows: Sequence[Row], effects: int, evidence: Evide
 
 
 def _letters(witnessed: Iterable[Line]) -> dict[Name, set[str]]:
-    """The letters that the post office delivered for each receipt: requests with one key are one letter."""
+    """Return the letters that were sent for each receipt: requests with the same key are one letter."""
     letters: dict[Name, set[str]] = {}
     for line in witnessed:
         if line["what"] == "posted":
@@ -190,10 +191,10 @@ def _letters(witnessed: Iterable[Line]) -> dict[Name, set[str]]:
 
 
 def _entries(witnessed: Iterable[Line]) -> tuple[int, int]:
-    """Requests of a later attempt after the marker of an earlier one; and repeats without a marker before them.
+    """Count the requests after the marker of an earlier attempt, and the second requests before any marker.
 
-    The marker is known to be stored when `done` is witnessed. A request with a lower fence comes from a worker that has
-    lost its lease; a store that compares fences refuses it, and so does this one.
+    When `done` is in the log, the marker is stored. A request with a lower fence comes from a worker that has lost its
+    lease; a service that compares fences rejects it, and so does this one.
     """
     done: dict[str, int] = {}
     posted: set[str] = set()
@@ -248,7 +249,7 @@ async def gather(url: str, schema: str, folder: Path) -> Evidence:
 
 
 def read_log(path: Path) -> list[Line]:
-    """Its lines; a last one that was never finished, because its writer was killed, is left out."""
+    """Return the lines, without a last one that is incomplete because its writer was killed."""
     if not path.exists():
         return []
     data = path.read_bytes()

@@ -12,37 +12,39 @@ MUST_BE_ZERO = ("lost", "duplicate_effects", "rolled_back_jobs_found")
 
 
 def exit_code(numbers: Numbers) -> int:
-    """1 if anything was lost, doubled or found of a rolled-back transaction, or if nothing was recovered."""
+    """Return 1 if anything was lost, duplicated or left by a rolled-back transaction, or if nothing was recovered."""
     return 1 if any(numbers[name] for name in MUST_BE_ZERO) or not numbers["recovered_after_kill"] else 0
 
 
 def summary(numbers: Numbers, details: Numbers) -> str:
-    """What was counted, and what each line proves."""
+    """Return the results, each with what it means."""
     d = {name: f"{value:,.0f}" for name, value in details.items()}
     kills = "1 kill" if details["kills"] == 1 else f"{d['kills']} kills"
     rows = [
-        ("enqueued", f"jobs of {d['orders']} orders, each committed in one transaction with its jobs. {d['repeated']}"
-                     " requests were repeated under the same idempotency keys and added none"),
-        ("completed", f"and their effects are there: {d['rows_written']} rows written through ctx.tx, {d['letters']}"
-                      " receipts posted"),
-        ("dead_letter", f"kept with their errors, not retried for ever: of {d['poison']} poisonous jobs, which always"
-                        " fail or take their process down"),
-        ("recovered_after_kill", f"of {d['held_when_killed']} that workers held at {kills} (SIGKILL, process"
-                                 " and supervisor at once). Others took over, and nobody lent a hand"),
-        ("lost", "accepted jobs that did not end, or ended without their effect"),
-        ("duplicate_effects", "effects made twice, effects of failed attempts, second jobs for one idempotency key"),
-        ("rolled_back_jobs_found", f"jobs, orders or effects of {d['rolled_back']} transactions that were rolled back"),
-        ("jobs_per_second", f"completed ÷ {details['seconds']:.1f} s, kills and draining included"),
+        ("enqueued", f"jobs of {d['orders']} orders. Each order committed in one transaction with its jobs."
+                     f" {d['repeated']} requests were sent twice, with the same idempotency keys, and added no jobs"),
+        ("completed", f"with their effects: {d['rows_written']} rows written through ctx.tx, {d['letters']} receipts"
+                      " sent"),
+        ("dead_letter", f"kept with every error. {d['poison']} jobs were made to fail: they always raise an error or"
+                        " crash their process"),
+        ("recovered_after_kill", f"of the {d['held_when_killed']} jobs that workers held when they were killed"
+                                 f" ({kills} with SIGKILL, supervisor and process at once). Other workers ran them"),
+        ("lost", "committed jobs that did not end, or ended without their effect"),
+        ("duplicate_effects", "effects that happened twice, effects of failed attempts, second jobs with the same"
+                              " idempotency key"),
+        ("rolled_back_jobs_found", f"jobs, orders or effects of the {d['rolled_back']} transactions that were rolled"
+                                   " back"),
+        ("jobs_per_second", f"jobs completed, over {details['seconds']:.1f} s, including the kills and the drain"),
     ]  # fmt: skip
     said = [_row(numbers[name], WORDS[name], text) for name, text in rows]
     complaints = _complaints(numbers, details)
-    verdict = "\n  ".join(["NOT everything held:", *complaints]) if complaints else "Everything that was promised held."
+    verdict = "\n  ".join(["Guarantees did NOT hold:", *complaints]) if complaints else "All guarantees held."
     return "\n".join([HEAD, "", *said, "", _window(int(details["absorbed_repeats"])), "", verdict])
 
 
 HEAD = """\
-Recounted from the producer's log, the orders and the witnessed effects, by a
-script that shares no code with the library:"""
+Results, counted by a separate script that shares no code with Holdfast, from
+the producer's log, the orders and the recorded effects:"""
 
 WORDS = {
     "enqueued": "enqueued",
@@ -50,29 +52,31 @@ WORDS = {
     "dead_letter": "dead letters",
     "recovered_after_kill": "recovered",
     "lost": "lost",
-    "duplicate_effects": "doubled",
-    "rolled_back_jobs_found": "ghosts",
+    "duplicate_effects": "duplicates",
+    "rolled_back_jobs_found": "leaked",
     "jobs_per_second": "per second",
 }
 
 
 def _row(value: float, word: str, text: str) -> str:
-    first = f"{value:>8,.0f}  {word:<13}"
+    first = f"{value:>8,.0f}  {word:<14}"
     return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
 
 
 def _window(absorbed: int) -> str:
-    """The one thing that is not promised, said aloud."""
-    text = "An effect outside the database can be repeated in one window: killed after the effect, before its marker."
+    """Say what is not guaranteed."""
+    text = (
+        "One window remains: if a worker dies after an effect outside the database and before the effect's marker is"
+        " stored, the effect is repeated."
+    )
     if absorbed == 0:
-        text += " It was not hit this time."
-    elif absorbed == 1:
-        text += " It was hit once; the post office knew the second request by its idempotency key and sent one letter."
+        text += " This did not happen in this run."
     else:
+        often = "once" if absorbed == 1 else f"{absorbed} times"
         text += (
-            f" It was hit {absorbed} times; the post office knew the second requests by their idempotency keys and sent"
+            f" This happened {often} in this run. The mail service recognised the second request by its idempotency key"
+            " and sent one letter."
         )
-        text += " one letter each."
     return textwrap.fill(text, WIDTH)
 
 
@@ -80,27 +84,30 @@ def _complaints(numbers: Numbers, details: Numbers) -> list[str]:
     said = []
     if numbers["lost"]:
         parts = {
-            "lost_missing": "not in the database",
+            "lost_missing": "are not in the database",
             "lost_without_effect": "completed without their effect",
-            "lost_unfinished": "not ended when the time to drain was over",
-            "lost_order": "of committed orders that are not in the table",
+            "lost_unfinished": "did not end before the drain timed out",
+            "lost_order": "belong to committed orders that are not in the database",
         }
         said += [f"{details[name]:,.0f} jobs {words}" for name, words in parts.items() if details[name]]
     if numbers["duplicate_effects"]:
         said.append(
-            f"{numbers['duplicate_effects']:,.0f} doubled ({details['second_jobs']:,.0f} second jobs,"
-            f" {details['effects_after_marker']:,.0f} requests after their marker)"
+            f"{numbers['duplicate_effects']:,.0f} duplicates ({details['second_jobs']:,.0f} second jobs,"
+            f" {details['effects_after_marker']:,.0f} effects repeated after their marker)"
         )
     if numbers["rolled_back_jobs_found"]:
-        said.append(f"{numbers['rolled_back_jobs_found']:,.0f} found of rolled-back transactions")
+        said.append(
+            f"{numbers['rolled_back_jobs_found']:,.0f} jobs, orders or effects of rolled-back transactions exist"
+        )
     if not numbers["recovered_after_kill"]:
-        said.append("no job was recovered from a killed worker")
+        said.append("no job of a killed worker was recovered")
     return said
 
 
 FURTHER = """\
-To look further, use a server of your own (what the demo made is gone now):
+The demo has removed everything that it created. To use your own server:
   export HOLDFAST_DATABASE_URL=postgresql://user@host/database
-  holdfast demo      plays there, in a schema of its own that is dropped at the end
-  holdfast migrate   makes the schema for your application; then
-  holdfast worker yourapp:hf, holdfast stats, holdfast job list, holdfast dead list"""
+  holdfast demo                run this demo there, in a schema that it drops
+  holdfast migrate             create the schema for your application
+  holdfast worker yourapp:hf   run your jobs
+  holdfast stats               see the queues; also: job list, dead list"""

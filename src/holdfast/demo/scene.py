@@ -1,4 +1,4 @@
-"""What the audience sees: plain values, and how they are drawn."""
+"""What the demo shows: plain values, and how they are drawn."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Scene:
     workers: list[WorkerSeen] = field(default_factory=list)
     events: deque[str] = field(default_factory=lambda: deque(maxlen=EVENTS))
     told: int = 0
-    """Events since the beginning, those that have scrolled away included."""
+    """The number of events so far, including those that no longer show."""
 
     def tell(self, words: str) -> None:
         self.events.append(f"{self.seconds:6.1f} s  {words}")
@@ -60,24 +60,24 @@ def sparkline(values: deque[float], width: int) -> str:
 
 
 def draw(scene: Scene, width: int) -> list[str]:
-    """The whole view as lines, none wider than `width`."""
+    """Return the whole view as lines, none wider than `width`."""
     spark = sparkline(scene.rates, 30 if width >= 100 else 20)
     head = f"Holdfast demo  {scene.server}"
     clock = f"{min(scene.seconds, scene.total):.0f} of {scene.total:.0f} s, {scene.act}"
     lines = [
         f"{head}{clock:>{max(width - len(head) - 1, len(clock) + 2)}}",
         "",
-        f"  queue depth {scene.due:>8,}     and {scene.later:,} due later        claim age {scene.claim_age:.2f} s",
+        f"  due now     {scene.due:>8,}     {scene.later:,} due later        claim age {scene.claim_age:.2f} s",
         f"  processing  {scene.processing:>8,}",
         f"  completed   {scene.completed:>8,}     {spark} {scene.rate:,.0f}/s",
         f"  orders      {scene.orders:>8,}     {scene.rolled_back:,} rolled back,"
-        f" {scene.repeated:,} repeated with the same key",
+        f" {scene.repeated:,} sent twice with the same key",
         f"  kills       {scene.kills:>8,}     {scene.recovered:,} jobs recovered        dead letters {scene.dead:,}",
         "",
     ]
     for seen in scene.workers:
         pid = f"pid {seen.pid}" if seen.pid else ""
-        held = f"{seen.held:>4} in hand" if seen.state == "running" else ""
+        held = f"{seen.held:>4} jobs held" if seen.state == "running" else ""
         lines.append(f"  {seen.name}   {pid:<12} {seen.state:<20} {held:<14} killed {seen.kills}×")
     lines += ["", *(f"  {event}" for event in scene.events)]
     lines += [""] * (EVENTS - len(scene.events))
@@ -94,7 +94,7 @@ def one_line(scene: Scene) -> str:
 
 
 class Screen:
-    """Redraws in place on a terminal; elsewhere a line per second and every event."""
+    """Redraws in place on a terminal; otherwise prints a line per second, and every event."""
 
     def __init__(self, stream: TextIO, live: bool) -> None:
         self._stream = stream
@@ -119,7 +119,7 @@ class Screen:
         self._height = len(lines)
 
     def announce(self, scene: Scene, act: str) -> None:
-        """A word before there is anything to see."""
+        """Show what is being done before there are numbers to show."""
         scene.act = act
         if self.live:
             self.show(scene)
@@ -134,7 +134,7 @@ class Screen:
         self._told = scene.told
 
     def close(self) -> None:
-        """Give the cursor back; what was drawn stays."""
+        """Show the cursor again; what was drawn stays."""
         if self.live and self._height:
             self._stream.write("\x1b[?25h")
             self._stream.flush()
@@ -142,7 +142,7 @@ class Screen:
 
 
 class Dark(Screen):
-    """Nobody watches."""
+    """Shows nothing."""
 
     def show(self, scene: Scene) -> None:
         return
@@ -152,6 +152,6 @@ class Dark(Screen):
 
 
 def screen_for(stream: TextIO, as_json: bool) -> Screen:
-    """With --json only a terminal on standard error is drawn on."""
+    """Return the screen of a stream. With --json, only a terminal gets one."""
     live = stream.isatty() and os.environ.get("TERM") != "dumb"
     return Dark(stream, False) if as_json and not live else Screen(stream, live)

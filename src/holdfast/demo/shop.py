@@ -20,13 +20,13 @@ hf = Holdfast(schema=SCHEMA)
 
 @hf.task(max_attempts=50)
 async def charge(ctx: TxContext, order_id: int) -> None:
-    """Exactly once: the entry commits together with the job's completion, or not at all."""
+    """Exactly once: the row commits together with the job's completion, or not at all."""
     await record(ctx, order_id)
 
 
 @hf.task(max_attempts=50)
 async def index_order(ctx: TxContext, order_id: int) -> None:
-    """Fails now and then, after it has written; the next attempt does it again."""
+    """Fails sometimes, after it has written; the write is rolled back, and the next attempt repeats it."""
     await record(ctx, order_id)
     if random.random() < 0.1:
         raise ConnectionError("the search service did not answer")
@@ -34,46 +34,46 @@ async def index_order(ctx: TxContext, order_id: int) -> None:
 
 @hf.task(max_attempts=50)
 async def send_receipt(ctx: Context, order_id: int) -> None:
-    """An effect outside the database: at least once, with a marker, and a key by which the other side knows repeats."""
-    post_office.note("begun", ctx, order_id)
+    """An effect outside the database: at least once, with a marker, and a key by which the other side deduplicates."""
+    mail_service.note("begun", ctx, order_id)
     async with ctx.once(f"receipt:{order_id}") as first:
         if first:
             await asyncio.sleep(random.uniform(0.01, 0.04))  # the network
-            post_office.note("posted", ctx, order_id)
-    post_office.note("done", ctx, order_id)
+            mail_service.note("posted", ctx, order_id)
+    mail_service.note("done", ctx, order_id)
 
 
 @hf.task(max_attempts=3)
 async def check_fraud(ctx: TxContext, order_id: int) -> None:
-    """Poison: never succeeds. After three attempts it is a dead letter, and nothing it wrote remains."""
+    """Never succeeds. After three attempts, it is a dead letter, and nothing that it wrote remains."""
     await record(ctx, order_id)
     raise ValueError("this order cannot be understood")
 
 
 @hf.task(max_attempts=2)
 async def render_invoice(ctx: TxContext, order_id: int) -> None:
-    """The worse poison: takes its process down. Its second attempt runs alone, and is its last."""
+    """Crashes its process. The second attempt, its last, runs in isolation."""
     await record(ctx, order_id)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def record(ctx: TxContext, order_id: int) -> None:
-    """Write the effect. No unique index helps: if a job's effect were committed twice, two rows would say so."""
+    """Write the effect. There is no unique index: an effect that was committed twice would be two rows."""
     await ctx.tx.execute(
         f"insert into {SCHEMA}.effects (order_id, kind, job_id, attempt) values ($1, $2, $3, $4)",
         order_id, ctx.kind, ctx.job_id, ctx.attempt,
     )  # fmt: skip
 
 
-class PostOffice:
-    """The outside world: an append-only file of requests. Requests with one idempotency key are one letter to it."""
+class MailService:
+    """Stands for a service elsewhere: an append-only file of requests. Requests with the same key are one letter."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = -1
 
     def note(self, what: str, ctx: Context, order_id: int) -> None:
-        """One line, appended in one write; a killed process leaves it whole or not at all."""
+        """Append one line in one write, so that a killed process leaves it complete or not at all."""
         if self._fd < 0:
             self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         line = {
@@ -83,4 +83,4 @@ class PostOffice:
         os.write(self._fd, json.dumps(line).encode() + b"\n")
 
 
-post_office = PostOffice(FOLDER / "effects.log")
+mail_service = MailService(FOLDER / "effects.log")

@@ -1,4 +1,4 @@
-"""Where the demo plays: a server, embedded or given, a schema of its own on it, and a folder for the logs."""
+"""Where the demo runs: a server, embedded or given, a separate schema on it, and a folder for the logs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pathlib import Path
 import asyncpg
 
 from holdfast import Holdfast
-from holdfast.db.address import hide_password, resolve_pooler, resolve_url
 from holdfast.db.database import Connection, Database
+from holdfast.db.urls import hide_password, resolve_pooler, resolve_url
 from holdfast.embedded import EmbeddedPostgres
 
 SETTINGS: dict[str, str | int] = {"max_connections": 200, "shared_buffers": "128MB"}
@@ -31,7 +31,7 @@ class Stage:
 
     @property
     def environment(self) -> dict[str, str]:
-        """For the processes of the demo; flags of somebody's own workers do not reach ours."""
+        """The environment of the demo's processes, without the flags of the user's own workers."""
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_WORKER")},
             "HOLDFAST_DATABASE_URL": self.url,
@@ -43,7 +43,7 @@ class Stage:
         return await Database(self.url, self.schema, resolve_pooler()).connect("demo")
 
     async def prepare(self) -> str:
-        """Make the schema and the shop's tables; the name of the server for the audience."""
+        """Create the schema and the shop's tables; return the server's name to show."""
         await Holdfast(self.url, schema=self.schema).migrate()
         connection = await self.connect()
         try:
@@ -62,14 +62,14 @@ class Stage:
         where = "embedded" if self.embedded else f"schema {self.schema}"
         return f"PostgreSQL {version}, {where}"
 
-    async def strike(self) -> None:
-        """Drop the schema, unless the whole server goes anyway."""
+    async def remove(self) -> None:
+        """Drop the schema, unless the whole server is removed anyway."""
         if self.embedded:
             return
         for attempt in range(20):
             connection = await self.connect()
             try:
-                # The sessions of killed workers may hold locks for another moment.
+                # The sessions of killed workers may hold locks for a moment longer.
                 await connection.execute(
                     "begin; set local lock_timeout = '2s'; set local client_min_messages = warning;"
                     f"drop schema if exists {self.schema} cascade; commit"
@@ -80,14 +80,14 @@ class Stage:
             finally:
                 await connection.close()
         raise RuntimeError(
-            f"The schema {self.schema} at {hide_password(self.url)} could not be dropped: somebody holds a lock."
+            f"The schema {self.schema} at {hide_password(self.url)} could not be dropped: another session holds a lock."
             f" Drop it by hand: drop schema {self.schema} cascade"
         )
 
 
 @contextmanager
 def stage() -> Iterator[Stage]:
-    """The server of HOLDFAST_DATABASE_URL, else an embedded one, and a folder; both gone at the end."""
+    """The server of HOLDFAST_DATABASE_URL, or an embedded one that is removed at the end, and a temporary folder."""
     given = os.environ.get("HOLDFAST_DATABASE_URL")
     folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     schema = f"holdfast_demo_{secrets.token_hex(4)}"

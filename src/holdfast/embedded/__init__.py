@@ -5,13 +5,13 @@
     with EmbeddedPostgres(settings={"shared_buffers": "256MB"}) as server:
         connect(server.url)
 
-The server comes from any folder of Postgres binaries (``binaries``), runs as somebody who is not root
-(``account``), keeps its data in a private temporary folder, and is the child not of us but of a keeper, a
-tiny process in a session of its own::
+The server comes from any folder of Postgres binaries (``binaries``), runs as a user other than root
+(``account``), and keeps its data in a private temporary folder. Its parent is not this process but the reaper, a
+small process in a separate session (``reaper`` is our end of its pipe, ``reaper_process`` its program)::
 
-    this process ──lifeline (a pipe)──▶ keeper ──▶ initdb, then postgres
-         │                                │
-         └ dies, by SIGKILL too           └ sees the pipe end: stops the server, waits, removes the folder
+    this process ──a pipe──▶ reaper process ──▶ initdb, then postgres
+         │                       │
+         └ ends, even by SIGKILL └ sees the pipe close: stops the server, waits, removes the folder
 
 What holds:
 

@@ -17,8 +17,8 @@ from urllib.parse import quote
 from holdfast.embedded.account import Account, server_account
 from holdfast.embedded.binaries import Binaries, find_bin_folder, prepare, require_bin_folder
 from holdfast.embedded.errors import EmbeddedPostgresError
-from holdfast.embedded.lifeline import Lifeline
 from holdfast.embedded.processes import crash
+from holdfast.embedded.reaper import Reaper
 
 SUPERUSER = "postgres"
 OURS = frozenset({"port", "listen_addresses", "unix_socket_directories", "data_directory"})
@@ -126,7 +126,7 @@ class EmbeddedPostgres:
         ):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-            if self._house.lifeline.wait(patience) is not None:
+            if self._house.reaper.wait(patience) is not None:
                 return
         raise EmbeddedPostgresError(f"Postgres (pid {pid}) did not end, not even by SIGKILL.")
 
@@ -141,7 +141,7 @@ class EmbeddedPostgres:
             return
         pid, self._pid = self._pid, None
         crash(pid)
-        if self._house.lifeline.wait(10) is None:
+        if self._house.reaper.wait(10) is None:
             raise EmbeddedPostgresError(f"Postgres (pid {pid}) did not end although it was sent SIGKILL.")
 
     def close(self) -> None:
@@ -164,10 +164,10 @@ class EmbeddedPostgres:
         return self._house
 
     def _launch(self, house: "_House") -> int:
-        pid = house.lifeline.spawn(house.command(self._settings))
+        pid = house.reaper.spawn(house.command(self._settings))
         deadline = time.monotonic() + START_SECONDS
         while not house.is_ready(pid):
-            code = house.lifeline.wait(0.01)
+            code = house.reaper.wait(0.01)
             if code is not None:
                 raise EmbeddedPostgresError(
                     f"Postgres {house.binaries.version} was expected to start, but ended with code {code}. "
@@ -182,7 +182,7 @@ class EmbeddedPostgres:
 
 
 class _House:
-    """All that outlives a run of the server: folder, binaries, password, port and keeper."""
+    """All that outlives a run of the server: folder, binaries, password, port and reaper."""
 
     def __init__(self, bin_folder: str | Path | None) -> None:
         account = server_account()
@@ -194,7 +194,7 @@ class _House:
         self.data = self.folder / "data"
         self.sockets = self.folder / "sockets"
         self._log = os.open(self.folder / "log", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        self.lifeline = Lifeline(self.folder, account, self._log)
+        self.reaper = Reaper(self.folder, account, self._log)
         try:
             self._furnish(account)
             self.binaries: Binaries = prepare(chosen, account, self.folder / "binaries")
@@ -216,7 +216,7 @@ class _House:
 
     def _initdb(self) -> None:
         password_file = self.folder / "password"
-        self.lifeline.spawn(
+        self.reaper.spawn(
             [
                 str(self.binaries.folder / "initdb"),
                 f"--pgdata={self.data}",
@@ -229,7 +229,7 @@ class _House:
                 "--no-instructions",
             ]
         )
-        code = self.lifeline.wait(START_SECONDS)
+        code = self.reaper.wait(START_SECONDS)
         if code != 0:
             what = f"did not end within {START_SECONDS:.0f} s" if code is None else f"ended with code {code}"
             raise EmbeddedPostgresError(
@@ -261,7 +261,7 @@ class _House:
         return os.pread(self._log, limit, max(0, size - limit)).decode(errors="replace")
 
     def close(self) -> None:
-        self.lifeline.close()
+        self.reaper.close()
         os.close(self._log)
 
 

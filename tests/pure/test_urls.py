@@ -1,4 +1,4 @@
-"""Database addresses: where they come from, what is refused, and that no message tells a secret."""
+"""Database URLs: where they come from, what is refused, and that no message tells a secret."""
 
 import inspect
 import re
@@ -7,14 +7,14 @@ import asyncpg.connect_utils
 import pytest
 
 from holdfast import ConfigurationError, Holdfast
-from holdfast.db.address import CARRIED_OUT, LEFT_OUT, hide_password, resolve_url
 from holdfast.db.database import Database
+from holdfast.db.urls import APPLIED, IGNORED, hide_password, resolve_url
 
 SECRET = "canary"
 
 
 @pytest.fixture(autouse=True)
-def no_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_url_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOLDFAST_DATABASE_URL", raising=False)
     monkeypatch.delenv("DATABASE_URL", raising=False)
 
@@ -46,8 +46,8 @@ def test_what_the_driver_knows_is_passed_on() -> None:
     source = inspect.getsource(asyncpg.connect_utils)
     asked = set(re.findall(r"'(\w+)' in query", source))
     assert asked
-    assert asked | {"application_name", "options"} == CARRIED_OUT
-    assert not CARRIED_OUT & LEFT_OUT
+    assert asked | {"application_name", "options"} == APPLIED
+    assert not APPLIED & IGNORED
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_an_unknown_sslmode() -> None:
         resolve_url("postgresql://h/x?sslmode=always")
 
 
-def test_what_is_shown_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_shown_without_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PGHOST", "PGPORT", "PGDATABASE", "PGUSER"):
         monkeypatch.delenv(name, raising=False)
     assert "set HOLDFAST_DATABASE_URL" in str(Database(None).unreachable(OSError("no")))
@@ -83,7 +83,7 @@ def test_the_schema_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "address",
+    "url",
     [
         f"password={SECRET} host=x",
         f"mysql://u:{SECRET}@h/x",
@@ -95,15 +95,15 @@ def test_the_schema_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         f"postgresql://u:{SECRET}@[::1/x",
     ],
 )
-def test_a_refusal_tells_nothing_of_the_address(address: str) -> None:
+def test_a_refusal_tells_nothing_of_the_url(url: str) -> None:
     with pytest.raises(ConfigurationError, match="the database URL: expected") as refused:
-        resolve_url(address)
+        resolve_url(url)
     assert SECRET not in str(refused.value)
     assert refused.value.__cause__ is None or SECRET not in str(refused.value.__cause__)
 
 
 @pytest.mark.parametrize(
-    ("address", "shown"),
+    ("url", "shown"),
     [
         (f"postgresql://u:{SECRET}@h:5432/x", "postgresql://u:***@h:5432/x"),
         (f"postgresql://u:a%2F{SECRET}@h1:1,h2:2/x?password={SECRET}", "postgresql://u:***@h1:1,h2:2/x"),
@@ -111,5 +111,5 @@ def test_a_refusal_tells_nothing_of_the_address(address: str) -> None:
         ("postgresql:///x?host=/tmp", "postgresql:///x"),
     ],
 )
-def test_what_is_shown_holds_no_password(address: str, shown: str) -> None:
-    assert hide_password(address) == shown
+def test_what_is_shown_holds_no_password(url: str, shown: str) -> None:
+    assert hide_password(url) == shown

@@ -1,4 +1,4 @@
-"""From here to there: round trips, commits and enqueues, each for a share of the time."""
+"""Measured from this process: round trips, commits and enqueues, each for a share of the time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ WARM_UP = 5
 LEAST = 20
 BULK = 1000
 BULK_MOST = 400_000
-"""Rows that the bulk enqueue stops at: some hundred megabytes."""
+"""Rows after which the bulk enqueue stops: several hundred megabytes."""
 
 
 async def latency(work: Callable[[], Awaitable[object]], seconds: float) -> Latency:
-    """Of one call after the other for so long, and of some calls at least."""
+    """Measure calls one after the other for `seconds`, and at least LEAST of them."""
     for _ in range(WARM_UP):
         await work()
     values: list[float] = []
@@ -35,7 +35,7 @@ async def round_trip(place: Place, seconds: float) -> Latency:
 
 
 async def commit(place: Place, seconds: float) -> Latency:
-    """A bare row, inserted and committed in one trip."""
+    """Measure one row, inserted and committed in one round trip."""
     insert = f"insert into {place.schema}.bare values (1)"  # noqa: S608 - a checked identifier
     async with place.connection() as connection:
         return await latency(lambda: connection.execute(insert), seconds)
@@ -47,7 +47,7 @@ async def enqueue(app: Holdfast, seconds: float) -> Latency:
 
 
 async def bulk(app: Holdfast, seconds: float) -> tuple[int, float, float]:
-    """How many, jobs per second, and this process's share of a core."""
+    """Return the number of jobs, jobs per second, and the share of a core that this process used."""
     task, jobs = app.tasks["noop"], [{"number": n, "note": NOTE} for n in range(BULK)]
     made, began, cpu = 0, time.perf_counter(), time.process_time()
     while made < BULK_MOST and (not made or time.perf_counter() - began < seconds):

@@ -1,5 +1,5 @@
--- The installation's workers and its inbox, by what is known without reading the inbox.
--- Returns  live workers, the share of their hands that run a job, jobs that they have ended so far; live and dead rows by
+-- The workers and the inbox of the installation, without reading the inbox.
+-- Returns  live workers, the share of their concurrency in use, jobs that they have ended so far; live and dead rows by
 --          the server's statistics.
 select count(*) filter (where w.live)::int as live_workers,
        coalesce(sum(w.running) filter (where w.live) / nullif(sum(w.hands) filter (where w.live), 0::float8), 0)::float8 as busy,

@@ -1,4 +1,4 @@
-"""The jobs of a run. Its worker loads them as `holdfast.bench.tasks:hf`."""
+"""The jobs of a run. Its worker loads them as `holdfast.measure.tasks:hf`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 from holdfast import Holdfast
 
-SCHEMA = "HOLDFAST_BENCH_SCHEMA"
+SCHEMA = "HOLDFAST_MEASURE_SCHEMA"
 """The variable that names the run's schema."""
 NOTE = "x" * 60
 """Makes a payload of about 100 bytes."""
@@ -18,16 +18,16 @@ async def single(number: int, note: str) -> None:
 
 
 async def noop(number: int, note: str) -> None:
-    """Nothing, so that everything measured is ours and the server's."""
+    """Does nothing, so that only Holdfast and the server are measured."""
 
 
 async def stamp(sent: float) -> float:
-    """Seconds from the call of enqueue to here."""
+    """Return the seconds from the call of enqueue to here."""
     return time.time() - sent
 
 
 async def mark() -> list[float]:
-    """The time, and the CPU that this worker has used so far."""
+    """Return the time, and the CPU seconds that this worker has used so far."""
     return [time.time(), time.process_time()]
 
 

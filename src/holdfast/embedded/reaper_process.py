@@ -1,4 +1,4 @@
-"""The keeper's own program, run as a script by a bare interpreter; it imports nothing of Holdfast.
+"""The reaper process: run as a script by a bare interpreter; it imports nothing of Holdfast.
 
 It starts what its owner asks for, one process at a time, and outlives its owner by the moment that it takes
 to clean up.
@@ -25,7 +25,7 @@ from pathlib import Path
 GRACE = 10.0  # seconds given to each step of cleaning up
 
 
-class Keeper:
+class ReaperProcess:
     def __init__(self, owner: int, folder: Path, uid: int | None, gid: int | None) -> None:
         self.owner = owner
         self.folder = folder
@@ -123,7 +123,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, lambda *_: None)
     owner, folder, uid, gid = sys.argv[1:]
-    Keeper(int(owner), Path(folder), int(uid) if uid else None, int(gid) if gid else None).run()
+    ReaperProcess(int(owner), Path(folder), int(uid) if uid else None, int(gid) if gid else None).run()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A real worker, as `holdfast worker` starts it, on jobs that do nothing."""
+"""A real worker, started by `holdfast worker`, on jobs that do nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from typing import Any
 
 from ..app import Holdfast
 from ..db.database import Connection
-from ..demo.crew import Crewman
+from ..demo.children import ChildProcess
 from .measurements import Drain, Latency, Sessions
-from .place import BenchError, Place
+from .place import MeasureError, Place
 from .tasks import SCHEMA
 
 READY = 60.0
@@ -27,30 +27,32 @@ PATIENCE = 60.0
 LOOK_EVERY = 0.02
 MARK_EVERY = 0.5
 PAUSE = 0.3
-"""Seconds between two jobs of the pick-up, on average: long enough for the worker to fall asleep."""
+"""Average seconds between two jobs of the pick-up: long enough for the worker to fall asleep."""
 _NAME = 63
-"""Characters that the server keeps of an application's name."""
+"""Characters of an application name that the server keeps."""
 
 
-class Labour:
+class MeasuredWorker:
     """The worker of a run."""
 
     def __init__(self, place: Place, folder: Path) -> None:
         self._place = place
-        command = ["-m", "holdfast.cli", "worker", "holdfast.bench.tasks:hf", "--log-level", "WARNING", "--drain", "5s"]
-        self._crewman = Crewman("the worker", command, _environment(place), folder / "worker.log")
+        command = [
+            "-m", "holdfast.cli", "worker", "holdfast.measure.tasks:hf", "--log-level", "WARNING", "--drain", "5s",
+        ]  # fmt: skip
+        self._child = ChildProcess("the worker", command, _environment(place), folder / "worker.log")
         self._marks = 0
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        self._crewman.start()
+        self._child.start()
         try:
             yield
         finally:
-            await self._crewman.kill()  # its rows go with the schema
+            await self._child.kill()  # its rows are dropped with the schema
 
     async def pick_up(self, app: Holdfast, seconds: float) -> Latency:
-        """From the call of enqueue to the start of the handler, one job at a time on an idle worker."""
+        """Measure from the call of enqueue to the start of the handler, one job at a time, on an idle worker."""
         async with self._place.connection() as watch:
             await self._until_idle(watch, READY)
             task, end, jobs = app.tasks["stamp"], time.monotonic() + seconds, 0
@@ -62,7 +64,7 @@ class Labour:
             return Latency.of([value * 1000 for value in await self._results(watch, "stamp")])
 
     async def drain(self, app: Holdfast, jobs: int, seconds: float) -> Drain:
-        """Run the jobs that are there, for so long at most. The queue is paused before and after."""
+        """Run the enqueued jobs for at most `seconds`. The queue is paused before and after."""
         async with self._place.connection() as watch:
             names, looks = await self._application_names(watch), Counter[str]()
             before = await self._claims(watch)
@@ -83,14 +85,16 @@ class Labour:
             return await self._drained(watch, looks)
 
     async def _mark(self, app: Holdfast) -> None:
-        """Let the worker tell the time, and the CPU that it has used."""
+        """Have the worker record the time and the CPU that it has used."""
         await app.tasks["mark"].enqueue()
         self._marks += 1
 
     async def _drained(self, watch: Connection, looks: Counter[str]) -> Drain:
-        quarters = [tuple(row) for row in await watch.fetch(self._place.database.sql("bench", "drained"))]
+        quarters = [tuple(row) for row in await watch.fetch(self._place.database.sql("measure", "drained"))]
         if len(quarters) < 4:
-            raise BenchError(f"The worker ended too few jobs to measure. Its last words:\n{self._crewman.last_words()}")
+            raise MeasureError(
+                f"The worker ended too few jobs to measure. Its log ends with:\n{self._child.log_tail()}"
+            )
         began, ends, jobs = quarters[0][1], [row[2] for row in quarters], [row[0] for row in quarters]
         marks = await self._results(watch, "mark")
         (first, spent), (last, used) = (marks[0], marks[-1]) if marks else ((0.0, 0.0), (0.0, 0.0))
@@ -106,53 +110,53 @@ class Labour:
 
     async def _doing(self, watch: Connection, names: list[str]) -> list[str]:
         pattern = f"%{self._place.schema}%" if self._place.database.pooler else None
-        return [row[0] for row in await watch.fetch(self._place.database.sql("bench", "sessions"), names, pattern)]
+        return [row[0] for row in await watch.fetch(self._place.database.sql("measure", "sessions"), names, pattern)]
 
     async def _application_names(self, watch: Connection) -> list[str]:
-        """Of the two sessions that are busy: the one that claims and the one that completes."""
+        """Return the names of the worker's two busy sessions: one claims, one completes."""
         workers = await watch.fetch(self._place.database.sql("views", "workers"))
         return [f"holdfast {purpose} {row['id']}"[:_NAME] for row in workers for purpose in ("claim", "write")]
 
     async def _results(self, watch: Connection, kind: str) -> list[Any]:
-        return [json.loads(row[0]) for row in await watch.fetch(self._place.database.sql("bench", "results"), kind)]
+        return [json.loads(row[0]) for row in await watch.fetch(self._place.database.sql("measure", "results"), kind)]
 
     async def _left(self, watch: Connection) -> bool:
-        return bool((await watch.fetch(self._place.database.sql("bench", "progress"), True))[0]["left"])
+        return bool((await watch.fetch(self._place.database.sql("measure", "progress"), True))[0]["left"])
 
     async def _claims(self, watch: Connection) -> int:
-        return int((await watch.fetch(self._place.database.sql("bench", "progress"), False))[0]["claims"])
+        return int((await watch.fetch(self._place.database.sql("measure", "progress"), False))[0]["claims"])
 
     async def _until_idle(self, watch: Connection, patience: float) -> None:
-        """Until the worker has registered and nothing is left."""
+        """Wait until the worker has registered and no job is left."""
         end = time.monotonic() + patience
         while not await self._application_names(watch) or await self._left(watch):
             self._check()
             if time.monotonic() > end:
-                raise BenchError(
-                    f"The worker did not get through in {patience:.0f} s. Its last words:\n{self._crewman.last_words()}"
+                raise MeasureError(
+                    f"The worker did not finish within {patience:.0f} s. Its log ends with:\n{self._child.log_tail()}"
                 )
             await asyncio.sleep(LOOK_EVERY)
 
     async def _until_marked(self, watch: Connection) -> None:
-        """Until the last mark has ended, which comes before all that still waits."""
+        """Wait until the last mark has ended; marks run before all jobs that wait."""
         end = time.monotonic() + PATIENCE
         while len(await self._results(watch, "mark")) < self._marks and time.monotonic() < end:
             self._check()
             await asyncio.sleep(LOOK_EVERY)
 
     def _check(self) -> None:
-        if not self._crewman.running:
-            raise BenchError(
-                f"The worker ended with code {self._crewman.exit_code}. Its last words:\n{self._crewman.last_words()}"
+        if not self._child.running:
+            raise MeasureError(
+                f"The worker ended with code {self._child.exit_code}. Its log ends with:\n{self._child.log_tail()}"
             )
 
 
 @asynccontextmanager
-async def labour(place: Place) -> AsyncIterator[Labour]:
-    """A worker at work until the end of the block."""
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+async def measured_worker(place: Place) -> AsyncIterator[MeasuredWorker]:
+    """A worker that runs until the end of the block."""
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-measure-"))
     try:
-        worker = Labour(place, folder)
+        worker = MeasuredWorker(place, folder)
         async with worker.at_work():
             yield worker
     finally:
@@ -160,7 +164,7 @@ async def labour(place: Place) -> AsyncIterator[Labour]:
 
 
 def _environment(place: Place) -> dict[str, str]:
-    """Flags of somebody's own workers do not reach ours."""
+    """Return our environment, without the flags of the user's own workers."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_WORKER")}
-    address = {"HOLDFAST_DATABASE_URL": place.database.url} if place.database.url else {}
-    return {**kept, **address, SCHEMA: place.schema, "HOLDFAST_POOLER": "1" if place.database.pooler else "0"}
+    url = {"HOLDFAST_DATABASE_URL": place.database.url} if place.database.url else {}
+    return {**kept, **url, SCHEMA: place.schema, "HOLDFAST_POOLER": "1" if place.database.pooler else "0"}

@@ -1,4 +1,4 @@
-"""Where a run takes place: a schema of its own, that is gone afterwards."""
+"""Where a run takes place: a separate schema, which is dropped at the end."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ..db.safety import check_server
 from ..errors import ConfigurationError, HoldfastError
 from ..schema import migrate
 
-PREFIX = "holdfast_bench_"
+PREFIX = "holdfast_measure_"
 _PATTERN = PREFIX.replace("_", r"\_") + "%"
 _PATIENCE = 30.0
-"""Seconds for which the drop of the schema is tried."""
+"""Seconds for which dropping the schema is retried."""
 
 
-class BenchError(HoldfastError):
-    """The run could not go on."""
+class MeasureError(HoldfastError):
+    """The run could not continue."""
 
 
 @dataclass(slots=True)
 class Place:
     database: Database
-    """With the schema of this run."""
+    """The database, with the schema of this run."""
     leftovers: list[str] = field(default_factory=list)
     """Schemas of runs that were killed."""
     _flag: Connection | None = None
@@ -37,7 +37,7 @@ class Place:
 
     @classmethod
     def beside(cls, installation: Database) -> Place:
-        """In the database of this installation, under a name that nobody has."""
+        """A new place in the database of this installation, under an unused name."""
         name = f"{PREFIX}{secrets.token_hex(4)}"
         return cls(Database(installation.url, name, installation.pooler))
 
@@ -46,13 +46,13 @@ class Place:
         return self.database.schema
 
     async def make(self) -> None:
-        """Look whether we may, whether others left something behind, and make the schema."""
-        self._flag = connection = await self.database.connect("bench")
+        """Check the server and our rights, find what killed runs left, and create the schema."""
+        self._flag = connection = await self.database.connect("measure")
         await check_server(connection)
         await self._check_rights(connection)
-        self.leftovers = [row[0] for row in await connection.fetch(self.database.sql("bench", "leftovers"), _PATTERN)]
-        # Held until the end, so that others can tell this schema from a left-over. In a transaction, for poolers' sake.
-        # Without parameters: a statement that has some keeps its snapshot until the next one, and with it the horizon.
+        self.leftovers = [row[0] for row in await connection.fetch(self.database.sql("measure", "leftovers"), _PATTERN)]
+        # Held until the end, so that other runs can tell this schema from a leftover. In a transaction, because of
+        # poolers. Without parameters: a statement that has some keeps its snapshot, and the horizon, until the next.
         await connection.execute(
             "begin; set local idle_in_transaction_session_timeout = 0; "
             f"select pg_advisory_xact_lock(hashtextextended('{self.schema}', 0))"
@@ -63,32 +63,32 @@ class Place:
             await other.execute(f"create table {self.schema}.bare (number int)")
 
     async def _check_rights(self, connection: Connection) -> None:
-        row = await connection.fetchrow(self.database.sql("bench", "rights"))
+        row = await connection.fetchrow(self.database.sql("measure", "rights"))
         assert row is not None
         if not row["may"]:
             raise ConfigurationError(
-                f"holdfast bench makes a schema of its own and drops it, and the role {row['role']} may not create one "
-                f"in the database {row['name']} (at {self.database.shown}). Run there as its owner: "
+                f"holdfast measure creates a schema and drops it, but the role {row['role']} may not create schemas in "
+                f"the database {row['name']} (at {self.database.shown}). As the owner of the database, run: "
                 f'grant create on database "{row["name"]}" to "{row["role"]}"; or use another role'
             )
 
     @asynccontextmanager
-    async def connection(self, purpose: str = "bench") -> AsyncIterator[Connection]:
+    async def connection(self, purpose: str = "measure") -> AsyncIterator[Connection]:
         connection = await self.database.connect(purpose)
         try:
             yield connection
         finally:
             await connection.close(timeout=5)
 
-    async def strike(self) -> None:
-        """Drop the schema. The sessions of a worker that was just ended may hold locks for another moment."""
+    async def remove(self) -> None:
+        """Drop the schema. Retried, because the sessions of a worker that has just ended may still hold locks."""
         if self._made:
             end = time.monotonic() + _PATIENCE
             while not await self._dropped():
                 if time.monotonic() > end:
-                    raise BenchError(
-                        f"The schema {self.schema} at {self.database.shown} could not be dropped: the server is away, "
-                        f"or somebody holds a lock. Drop it by hand: drop schema {self.schema} cascade"
+                    raise MeasureError(
+                        f"The schema {self.schema} at {self.database.shown} could not be dropped: the server is down, "
+                        f"or another session holds a lock. Drop it by hand: drop schema {self.schema} cascade"
                     )
                 await asyncio.sleep(0.2)
         if self._flag is not None:

@@ -1,4 +1,4 @@
-"""What a run has found, as plain values. Times are milliseconds where the name does not say otherwise."""
+"""The results of a run, as plain values. Times are milliseconds unless the name or the comment says otherwise."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class Latency:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Latency:
-        """Of milliseconds, in any order; at least one."""
+        """From milliseconds in any order, at least one."""
         ascending = sorted(values)
         return cls(ascending[len(ascending) // 2], ascending[len(ascending) * 99 // 100], len(ascending))
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Somebody who keeps dead rows from being removed, in this database or everywhere."""
+    """What keeps dead rows from being removed, in this database or in the whole server."""
 
     kind: str
     """session, prepared transaction, replication slot or standby."""
     name: str
-    """The session's process id, or what it is called."""
+    """The process id of a session, otherwise the name."""
     seconds: float | None
-    """For how long, if that is known."""
+    """For how long, if known."""
     what: str
 
 
@@ -37,13 +37,13 @@ class Server:
     version: str
     settings: Mapping[str, str]
     pooler: bool
-    """Is there a pooler in between, said or found?"""
+    """Whether there is a pooler in between, configured or detected."""
     holders: Sequence[Holder] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """What the worker's two busy sessions were doing while it drained, as shares of the looks at them."""
+    """What the worker's two busy sessions did during the drain, as shares of all samples."""
 
     cpu: float = 0.0
     commit: float = 0.0
@@ -72,15 +72,15 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The user's own, while the run went on."""
+    """The user's own installation, during the run."""
 
     schema: str
     due: int
     claim_age: float
-    """Seconds that the oldest due job has waited; of queues that are not paused."""
+    """Seconds that the oldest due job has waited; queues that are paused do not count."""
     live_workers: int
     busy: float
-    """Share of the jobs that they can run at a time which they do run."""
+    """Share of their concurrency that the live workers use."""
     rate: float
     """Jobs per second that its workers ended."""
     live_rows: int
@@ -98,20 +98,20 @@ class Measurements:
     bulk_rate: float
     """Jobs per second, 1,000 a call."""
     bulk_cpu: float
-    """CPU of this process meanwhile, as a share of one core."""
+    """CPU of this process during that, as a share of one core."""
     pickup: Latency
     drain: Drain
     checkpoints_asked: int = 0
-    """Checkpoints during the run that came because max_wal_size was reached, not because it was time."""
+    """Checkpoints during the run because max_wal_size was reached, not because checkpoint_timeout passed."""
     wal_megabytes: float = 0.0
     installation: Installation | None = None
     cores: int = 1
-    """Of this machine, for this process."""
+    """Cores of this machine that this process can use."""
     load: float = 0.0
-    """Of this machine when the run began."""
+    """Load of this machine when the run began."""
     uvloop: bool = False
 
     @property
     def flush(self) -> float:
-        """What a commit costs beyond the trip."""
+        """What a commit costs beyond the round trip."""
         return max(0.0, self.commit.p50 - self.round_trip.p50)

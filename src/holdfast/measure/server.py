@@ -1,4 +1,4 @@
-"""What the server says of itself, and of the installation in it."""
+"""Facts about the server, and about the installation in it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SETTINGS = (
     "idle_in_transaction_session_timeout",
 )  # fmt: skip
 OLD = 30.0
-"""Seconds from which a transaction counts as one that holds the horizon."""
+"""Seconds from which a transaction counts as holding the horizon."""
 _CHECKPOINTER = 170000
 _LONGEST_LOOK = "5s"
 
 
 async def look(place: Place) -> Server:
     async with place.connection() as connection:
-        settings = await connection.fetch(place.database.sql("bench", "settings"), list(SETTINGS))
-        holders = await connection.fetch(place.database.sql("bench", "holders"), OLD)
-        # A pooler hands out process ids of its own.
+        settings = await connection.fetch(place.database.sql("measure", "settings"), list(SETTINGS))
+        holders = await connection.fetch(place.database.sql("measure", "holders"), OLD)
+        # A pooler reports its own process ids.
         found = await connection.fetchval("select pg_backend_pid()") != connection.get_server_pid()
         return Server(
             version=str(await connection.fetchval("show server_version")).split()[0],
@@ -38,7 +38,7 @@ async def look(place: Place) -> Server:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Counters of the whole server; differences are what matters."""
+    """Counters of the whole server; only differences matter."""
 
     checkpoints: int
     wal: float
@@ -48,15 +48,15 @@ async def written(place: Place) -> Written:
     async with place.connection() as connection:
         new = int(await connection.fetchval("show server_version_num")) >= _CHECKPOINTER
         name = "checkpoints" if new else "checkpoints_before_17"
-        checkpoints = await connection.fetchval(place.database.sql("bench", name))
+        checkpoints = await connection.fetchval(place.database.sql("measure", name))
         wal = await connection.fetchval("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
         return Written(int(checkpoints), float(wal))
 
 
 async def installation_before(database: Database) -> float | None:
-    """How much its workers have ended so far; None when there is none, or none that we may read."""
+    """Return how many jobs its workers have ended so far; None if there is no installation that we can read."""
     try:
-        connection = await database.connect("bench")
+        connection = await database.connect("measure")
         try:
             row = await _counts(connection, database)
             return float(row["ended"])
@@ -67,11 +67,11 @@ async def installation_before(database: Database) -> float | None:
 
 
 async def installation(database: Database, before: float | None, seconds: float) -> Installation | None:
-    """The installation now, and how fast it was since."""
+    """Return the installation as it is now, with its rate since `before`."""
     if before is None:
         return None
     try:
-        connection = await database.connect("bench")
+        connection = await database.connect("measure")
         try:
             row = await _counts(connection, database)
             async with connection.transaction(readonly=True):
@@ -95,6 +95,6 @@ async def installation(database: Database, before: float | None, seconds: float)
 
 
 async def _counts(connection: Connection, database: Database) -> asyncpg.Record:
-    row = await connection.fetchrow(database.sql("bench", "installation"))
+    row = await connection.fetchrow(database.sql("measure", "installation"))
     assert row is not None
     return row

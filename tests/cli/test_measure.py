@@ -1,4 +1,4 @@
-"""`holdfast bench` on a real database: what it says, and what it leaves behind, which is nothing."""
+"""`holdfast measure` on a real database: what it says, and what it leaves behind, which is nothing."""
 
 import asyncio
 import os
@@ -17,12 +17,12 @@ from tests.support.processes import processes_mentioning
 from tests.support.proxy import proxied
 from tests.support.waiting import wait_until
 
-from holdfast.bench import server
-from holdfast.bench.place import Place
+from holdfast.measure import server
+from holdfast.measure.place import Place
 
 pytestmark = pytest.mark.timeout(180)
 
-BRIEF = ("bench", "--seconds", "5")
+BRIEF = ("measure", "--seconds", "5")
 DELAY = 0.015
 """Seconds each way: more than any disk here takes for a commit, however busy."""
 
@@ -30,7 +30,7 @@ DELAY = 0.015
 def schemas(shell: Shell) -> list[str]:
     return [
         row["nspname"]
-        for row in shell.sql(r"select nspname from pg_namespace where nspname like 'holdfast\_bench\_%%'")
+        for row in shell.sql(r"select nspname from pg_namespace where nspname like 'holdfast\_measure\_%%'")
     ]
 
 
@@ -82,7 +82,7 @@ def test_a_run_says_what_it_found_and_leaves_nothing_behind(shell: Shell) -> Non
     assert diagnosis["bottleneck"] in ("network", "commit", "client_cpu", "server_cpu", "disk", "lock", "horizon")
     assert diagnosis["setting"]
     assert told["leftovers"] == []
-    assert [line for line in found.err.splitlines() if re.search(r"bench: [1-6]/6 ", line)], found.err
+    assert [line for line in found.err.splitlines() if re.search(r"measure: [1-6]/6 ", line)], found.err
     assert schemas(shell) == []
     assert [row["id"] for row in shell.sql("select id from holdfast.inbox")] == [job]
 
@@ -103,12 +103,12 @@ def test_a_run_without_an_installation_in_plain_words(bare: Shell) -> None:
     ids=["ctrl-c early", "ctrl-c late", "sigterm", "sighup"],
 )
 def test_a_signal_ends_it_and_the_schema_is_gone(bare: Shell, number: signal.Signals, moment: str) -> None:
-    process = begin(bare, "bench", "--seconds", "20")
-    (schema,) = set(re.findall(r"holdfast_bench_\w+", until_says(process, f"bench: {moment}")))
+    process = begin(bare, "measure", "--seconds", "20")
+    (schema,) = set(re.findall(r"holdfast_measure_\w+", until_says(process, f"measure: {moment}")))
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + number, said
-    assert f"The schema {schema} is gone" in said
+    assert f"The schema {schema} was dropped" in said
     assert "Traceback" not in said
     assert schemas(bare) == []
     assert workers_of(process) == []
@@ -116,10 +116,10 @@ def test_a_signal_ends_it_and_the_schema_is_gone(bare: Shell, number: signal.Sig
 
 @pytest.mark.slow
 def test_a_second_ctrl_c_does_not_stop_the_clearing_away(bare: Shell) -> None:
-    process = begin(bare, "bench", "--seconds", "60")
-    until_says(process, "bench: 2/6")
+    process = begin(bare, "measure", "--seconds", "60")
+    until_says(process, "measure: 2/6")
     process.send_signal(signal.SIGINT)
-    until_says(process, "clearing away")
+    until_says(process, "cleaning up")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert schemas(bare) == []
@@ -127,8 +127,8 @@ def test_a_second_ctrl_c_does_not_stop_the_clearing_away(bare: Shell) -> None:
 
 @pytest.mark.slow
 def test_when_its_worker_dies_it_says_so_and_the_schema_is_gone(bare: Shell) -> None:
-    process = begin(bare, "bench", "--seconds", "60")
-    until_says(process, "bench: 4/6")
+    process = begin(bare, "measure", "--seconds", "60")
+    until_says(process, "measure: 4/6")
     os.kill(worker_of(process), signal.SIGKILL)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1, said
@@ -139,8 +139,8 @@ def test_when_its_worker_dies_it_says_so_and_the_schema_is_gone(bare: Shell) -> 
 
 @pytest.mark.slow
 def test_what_a_killed_run_leaves_behind_is_named_by_the_next(bare: Shell) -> None:
-    process = begin(bare, "bench", "--seconds", "20")
-    until_says(process, "bench: 4/6")
+    process = begin(bare, "measure", "--seconds", "20")
+    until_says(process, "measure: 4/6")
     (schema,) = schemas(bare)
     process.kill()
     process.communicate(timeout=60)
@@ -152,8 +152,8 @@ def test_what_a_killed_run_leaves_behind_is_named_by_the_next(bare: Shell) -> No
 
 
 def workers_of(process: subprocess.Popen[str]) -> list[int]:
-    """Worker processes that still carry the leash of this run."""
-    return [pid for pid, words in processes_mentioning("holdfast.bench.tasks:hf") if parent(pid) in (process.pid, 1)]
+    """Worker processes that this run started and that still exist."""
+    return [pid for pid, words in processes_mentioning("holdfast.measure.tasks:hf") if parent(pid) in (process.pid, 1)]
 
 
 def worker_of(process: subprocess.Popen[str]) -> int:
@@ -180,25 +180,25 @@ async def test_a_run_that_is_under_way_is_no_left_over(database_url: str) -> Non
         await second.make()
         assert second.leftovers == []
     finally:
-        await first.strike()
-        await second.strike()
+        await first.remove()
+        await second.remove()
 
 
 def test_a_role_that_may_not_create_schemas_is_told_so(bare: Shell, postgres: Server) -> None:
     name = bare.url.rpartition("/")[2] if bare.url else ""
-    bare.sql("create role bench_guest login password 'guest'")
+    bare.sql("create role measure_guest login password 'guest'")
     try:
         assert bare.url is not None
-        guest = replace(bare, url=re.sub(r"//[^@]*@", "//bench_guest:guest@", bare.url))
+        guest = replace(bare, url=re.sub(r"//[^@]*@", "//measure_guest:guest@", bare.url))
         found = guest(*BRIEF)
         assert found.code == 1, found.all
-        assert "the role bench_guest may not create one" in found.err
-        assert f'grant create on database "{name}" to "bench_guest"' in found.err
+        assert "the role measure_guest may not create schemas" in found.err
+        assert f'grant create on database "{name}" to "measure_guest"' in found.err
         assert schemas(bare) == []
-        bare.sql(f'grant create on database "{name}" to bench_guest')
+        bare.sql(f'grant create on database "{name}" to measure_guest')
         assert guest(*BRIEF, "--json").json["diagnosis"]["bottleneck"]
     finally:
-        bare.sql("drop owned by bench_guest; drop role bench_guest")
+        bare.sql("drop owned by measure_guest; drop role measure_guest")
 
 
 @pytest.mark.slow
@@ -240,7 +240,7 @@ async def test_who_holds_the_horizon_is_named(database_url: str, monkeypatch: py
         assert list((await server.look(place)).holders) == [], "the run's own transaction holds nothing"
     finally:
         await holder.close()
-        await place.strike()
+        await place.remove()
 
 
 async def test_the_installation_is_looked_at(shell: Shell) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.bench.diagnosis import diagnose
-from holdfast.bench.measurements import Drain, Holder, Installation, Latency, Measurements, Server, Sessions
-from holdfast.bench.report import report
+from holdfast.measure.diagnosis import diagnose
+from holdfast.measure.measurements import Drain, Holder, Installation, Latency, Measurements, Server, Sessions
+from holdfast.measure.report import report
 
 SETTINGS = {
     "autovacuum": "on", "commit_delay": "0", "synchronous_commit": "on", "synchronous_standby_names": "",
@@ -144,10 +144,10 @@ def test_each_bottleneck_is_named_with_its_figures_and_its_setting(case: str) ->
     [
         (with_server(holders=[IDLE_SESSION]), "held by session 4711 (bob, psql, idle in transaction, for 3,600 s)"),
         (with_settings(autovacuum="off"), "autovacuum is off"),
-        (replace(WELL, checkpoints_asked=2), "2 checkpoints came before their time"),
-        (with_server(pooler=True), "A pooler is in between"),
+        (replace(WELL, checkpoints_asked=2), "2 checkpoints came early"),
+        (with_server(pooler=True), "There is a pooler in between"),
         (with_settings(synchronous_commit="local", synchronous_standby_names="far"), "synchronous_commit is local"),
-        (with_drain(sessions=Sessions()), "could not be seen"),
+        (with_drain(sessions=Sessions()), "were not visible"),
         (replace(WELL, load=9.0), "load 9.0 on 4 cores"),
     ],
 )

@@ -1,4 +1,4 @@
--- Schemas of runs that were killed: those of which nobody holds the lock that a run holds. The look takes it for an instant.
+-- Schemas of runs that were killed: no session holds the lock that a run holds. The check takes that lock for an instant.
 -- Takes    $1 a pattern of their names.
 select n.nspname::text
 from pg_namespace n

@@ -1,6 +1,6 @@
--- What the sessions of the worker are doing at this moment: on a CPU, at a commit, at the disk, waiting for a lock, or for
--- the worker's next word.
--- Takes    $1 their application names; $2 a pattern of their statements, for sessions that a pooler hands out (else null).
+-- What the worker's sessions are doing now: computing, or waiting for a commit, the disk, a lock, or the worker's next
+-- statement.
+-- Takes    $1 their application names; $2 a pattern of their statements, for sessions behind a pooler (otherwise null).
 -- Returns  a word for each.
 select case when a.state <> 'active' or a.wait_event_type = 'Client' then 'idle'
             when lower(a.wait_event) in ('walsync', 'walwrite', 'walinitsync', 'walinitwrite', 'syncrep', 'commitdelay') then 'commit'

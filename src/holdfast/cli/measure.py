@@ -5,9 +5,8 @@ import sys
 import click
 import msgspec
 
-from ..bench.report import report
-from ..bench.run import Interrupted
-from ..bench.run import run as measure
+from ..measure.report import report
+from ..measure.run import Interrupted, measure
 from .common import json_option, print_json, run, schema_option
 
 
@@ -18,19 +17,19 @@ from .common import json_option, print_json, run, schema_option
 @json_option
 @schema_option
 def command(seconds: float, as_json: bool, schema: str) -> None:
-    """Measure this database, name the bottleneck, and the setting to change.
+    """Measure this database. Name the bottleneck, and the one setting to change.
 
-    Round trips, commits, enqueues, pick-up and drain with a real worker process, in a schema of its own
-    (holdfast_bench_…) that is dropped at the end, after Ctrl-C or SIGTERM, too. Nobody else's rows are touched; of the
-    installation in --schema, if there is one, only its backlog and rate are looked at. It is real load: some hundred
-    megabytes of WAL. Needs the right to create a schema.
+    Measures round trips, commits, enqueues, pick-up, and the drain of a backlog with a real worker process. Runs in a
+    separate schema (holdfast_measure_…), which it drops at the end, even after Ctrl-C or SIGTERM. Your rows are not
+    touched. Of the installation in --schema, if there is one, only the backlog and the rate are read. The load is
+    real: several hundred megabytes of WAL. The role must be allowed to create a schema.
 
     Progress goes to standard error.
     """
     try:
         found = run(schema, lambda app: measure(app._database, seconds, _tell))
     except Interrupted as interrupted:
-        click.echo(f"Stopped. The schema {interrupted.schema} is gone.", err=True)
+        click.echo(f"Stopped. The schema {interrupted.schema} was dropped.", err=True)
         sys.exit(128 + interrupted.number)
     if as_json:
         print_json(msgspec.to_builtins(found))
@@ -39,4 +38,4 @@ def command(seconds: float, as_json: bool, schema: str) -> None:
 
 
 def _tell(words: str) -> None:
-    click.echo(f"bench: {words}", err=True)
+    click.echo(f"measure: {words}", err=True)

@@ -1,4 +1,4 @@
-"""Our end of the pipe to the keeper."""
+"""Our end of the pipe to the reaper process."""
 
 import json
 import os
@@ -12,15 +12,15 @@ from pathlib import Path
 from holdfast.embedded.account import Account
 from holdfast.embedded.errors import EmbeddedPostgresError
 
-SCRIPT = Path(__file__).with_name("keeper.py")
+SCRIPT = Path(__file__).with_name("reaper_process.py")
 
 
-class Lifeline:
-    """Starts the keeper of a folder. To close it, or to die, ends what the keeper runs and the folder."""
+class Reaper:
+    """The reaper of a folder. When it is closed or this process ends, it stops what it runs and removes all."""
 
     def __init__(self, folder: Path, account: Account, log: int) -> None:
         who = [str(account.uid), str(account.gid)] if account.switch else ["", ""]
-        self._keeper = subprocess.Popen(
+        self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(SCRIPT), str(os.getpid()), str(folder), *who],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -29,13 +29,13 @@ class Lifeline:
             env=_server_environment(),
             start_new_session=True,
         )
-        assert self._keeper.stdin is not None and self._keeper.stdout is not None
-        self._to = self._keeper.stdin
-        self._from = self._keeper.stdout
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._to = self._process.stdin
+        self._from = self._process.stdout
         self._received = b""
 
     def spawn(self, argv: Sequence[str]) -> int:
-        """Have the keeper start a process; returns its pid. The one before must have ended."""
+        """Have the reaper start a process; returns its pid. The one before must have ended."""
         try:
             self._to.write(json.dumps(list(argv)).encode() + b"\n")
             self._to.flush()
@@ -43,7 +43,7 @@ class Lifeline:
             raise self._broken() from None
         reply = self._read(60)
         if reply is None:
-            raise EmbeddedPostgresError(f"The keeper of the embedded Postgres did not start {argv[0]} within a minute.")
+            raise EmbeddedPostgresError(f"The reaper of the embedded Postgres did not start {argv[0]} within a minute.")
         if "error" in reply:
             raise EmbeddedPostgresError(f"{argv[0]} could not be started: {reply['error']}")
         return int(reply["pid"])
@@ -54,13 +54,13 @@ class Lifeline:
         return None if reply is None else int(reply["exit"])
 
     def close(self) -> None:
-        """Let go, and return when the keeper has cleaned up."""
+        """Let go, and return when the reaper has cleaned up."""
         self._to.close()
         try:
-            self._keeper.wait(60)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             raise EmbeddedPostgresError(
-                f"The keeper of the embedded Postgres (pid {self._keeper.pid}) did not clean up in a minute."
+                f"The reaper of the embedded Postgres (pid {self._process.pid}) did not clean up in a minute."
             ) from None
         finally:
             self._from.close()
@@ -82,7 +82,7 @@ class Lifeline:
 
     def _broken(self) -> EmbeddedPostgresError:
         return EmbeddedPostgresError(
-            f"The keeper of the embedded Postgres (pid {self._keeper.pid}) ended unexpectedly. Was it killed?"
+            f"The reaper of the embedded Postgres (pid {self._process.pid}) ended unexpectedly. Was it killed?"
         )
 
 

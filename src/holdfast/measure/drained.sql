@@ -1,5 +1,5 @@
--- How the drain went: its jobs in four quarters, in the order in which they ended.
--- Returns  per quarter: how many, when the first of them was claimed and when the last one ended, in seconds.
+-- The progress of the drain: its jobs in four quarters, in the order in which they ended.
+-- Returns  per quarter: the number of jobs, when the first was claimed, and when the last ended, in seconds.
 select count(*)::int as jobs, extract(epoch from min(q.claimed_at))::float8 as began,
        extract(epoch from max(q.finished_at))::float8 as ended
 from (

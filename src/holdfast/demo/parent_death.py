@@ -1,7 +1,7 @@
-"""Become another program that the kernel ends together with the process that started it.
+"""Become another program that the kernel ends together with its parent, so that nothing outlives a killed demo.
 
-Run as a script: `python -I -S leash.py PARENT PROGRAM ARGUMENT…`. So nothing of the demo outlives a conductor that was
-itself killed with SIGKILL. Elsewhere than on Linux it only starts the program.
+Run as a script: `python -I -S parent_death.py PARENT PROGRAM ARGUMENT…`. Like `worker.parent_death`, but for
+any program, and without importing Holdfast. On systems other than Linux, it only starts the program.
 """
 
 import ctypes

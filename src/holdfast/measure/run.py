@@ -1,4 +1,4 @@
-"""All of it in order, and the end, whatever comes in between."""
+"""All steps in order, and the clean-up, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ..app import Holdfast
 from ..db.database import Database
 from . import server, tasks, trips
 from .diagnosis import Diagnosis, diagnose
-from .labour import labour
 from .measurements import Measurements
 from .place import Place
+from .worker import measured_worker
 
 Tell = Callable[[str], None]
 
 OVERHEAD = 5.0
-"""Seconds for what is not measured: making the schema, starting the worker, dropping it all."""
+"""Seconds for what is not measured: creating the schema, starting the worker, dropping the schema."""
 SHARES = {"round_trip": 0.05, "commit": 0.12, "enqueue": 0.12, "pickup": 0.2, "bulk": 0.16, "drain": 0.35}
-"""Of the rest of the time."""
+"""Shares of the remaining time."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """Ctrl-C or another signal, `number`; everything is cleared away."""
+    """Ctrl-C or another signal, `number`, stopped the run; everything has been removed."""
 
     def __init__(self, number: int, schema: str) -> None:
         self.number = number
@@ -44,16 +44,16 @@ class Result:
     """Schemas of earlier runs that were killed."""
 
 
-async def run(installation: Database, seconds: float, tell: Tell) -> Result:
-    """Measure for about so long, and clear everything away before this returns or raises."""
+async def measure(installation: Database, seconds: float, tell: Tell) -> Result:
+    """Measure for about `seconds`, and remove everything before this returns or raises."""
     place = Place.beside(installation)
     work = asyncio.create_task(_measure(place, installation, seconds, tell))
     with _signals(work) as asked:
         try:
             await asyncio.gather(work, return_exceptions=True)
         finally:
-            tell("clearing away")
-            await place.strike()
+            tell("cleaning up")
+            await place.remove()
     if asked:
         raise Interrupted(asked[0], place.schema)
     return work.result()
@@ -61,7 +61,7 @@ async def run(installation: Database, seconds: float, tell: Tell) -> Result:
 
 @contextmanager
 def _signals(work: asyncio.Task[Result]) -> Iterator[list[int]]:
-    """A signal ends the measuring and nothing else: clearing away goes on. Those that came are in the list."""
+    """A signal ends the measuring, but not the clean-up. The list holds the signals that arrived."""
     loop = asyncio.get_running_loop()
     asked: list[int] = []
 
@@ -82,11 +82,11 @@ async def _measure(place: Place, installation: Database, seconds: float, tell: T
     spans = {name: share * max(1.0, seconds - OVERHEAD) for name, share in SHARES.items()}
     await place.make()
     tell(
-        f"in the schema {place.schema} at {place.database.shown}, for about {seconds:.0f} s; "
-        "Ctrl-C ends it and clears away"
+        f"runs in the schema {place.schema} at {place.database.shown} for about {seconds:.0f} s; "
+        "Ctrl-C stops it and drops the schema"
     )
     for name in place.leftovers:
-        tell(f"a run that was killed left the schema {name} behind; drop it: drop schema {name} cascade")
+        tell(f"an earlier run was killed and left the schema {name}; drop it with: drop schema {name} cascade")
     app = tasks.register(Holdfast(place.database.url, schema=place.schema, pooler=place.database.pooler))
     try:
         found = await _all(place, app, installation, spans, tell)
@@ -108,10 +108,10 @@ async def _all(
     round_trip = await trips.round_trip(place, step(1, "round trips", "round_trip"))
     commit = await trips.commit(place, step(2, "commits", "commit"))
     enqueue = await trips.enqueue(app, step(3, "enqueues, one per commit", "enqueue"))
-    async with labour(place) as worker:
+    async with measured_worker(place) as worker:
         pickup = await worker.pick_up(app, step(4, "pick-up on an idle worker", "pickup"))
         await app.pause("default")
-        jobs, bulk_rate, bulk_cpu = await trips.bulk(app, step(5, "enqueues, 1,000 a call", "bulk"))
+        jobs, bulk_rate, bulk_cpu = await trips.bulk(app, step(5, "enqueues, 1,000 per call", "bulk"))
         drain = await worker.drain(app, jobs, step(6, "drain with one worker process", "drain"))
     after = await server.written(place)
     own = await server.installation(installation, before, time.monotonic() - began)

@@ -1,4 +1,4 @@
-"""The processes of the demo: each a group of its own, ended as a whole, and never outliving the conductor."""
+"""Child processes: each leads its own process group, is ended as a group, and never outlives this process."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-LEASH = Path(__file__).with_name("leash.py")
+PARENT_DEATH = Path(__file__).with_name("parent_death.py")
 
 
-class Crewman:
-    """A program in a process group of its own, its words in a file."""
+class ChildProcess:
+    """A program in its own process group; its output goes to a file."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.name = name
-        self._command = [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), sys.executable, *command]
+        self._command = [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), sys.executable, *command]
         self._environment = dict(environment)
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self.killed = False
-        """By us, and not yet started again: that it does not run is no surprise."""
+        """Killed by us and not restarted yet, so it is expected not to run."""
 
     def start(self) -> None:
-        """Not awaited: a start that could be cancelled half-way would leave a process that nobody knows."""
+        """Start it. Not async: a start that is cancelled half-way would leave a process that we do not know."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment, process_group=0
@@ -48,7 +48,7 @@ class Crewman:
         return self._process.poll() if self._process is not None else None
 
     def signal_all(self, number: signal.Signals) -> None:
-        """To the whole group at once: the supervisor cannot react to the death of its process."""
+        """Signal the whole group at once, so that a supervisor cannot react to the end of its worker process."""
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
@@ -59,7 +59,7 @@ class Crewman:
                 self._process.terminate()
 
     async def wait(self, seconds: float) -> bool:
-        """Has it ended within so many seconds?"""
+        """Return whether it ended within `seconds`."""
         deadline = time.monotonic() + seconds
         while self.running and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
@@ -71,24 +71,24 @@ class Crewman:
         await self.wait(10)
 
     def owns(self, pid: int) -> bool:
-        """Is this process one of the group?"""
+        """Return whether this process belongs to the group."""
         try:
             return self.running and os.getpgid(pid) == self.pid
         except ProcessLookupError:
             return False
 
-    def last_words(self, limit: int = 2000) -> str:
+    def log_tail(self, limit: int = 2000) -> str:
         return self._log.read_text(errors="replace")[-limit:].strip() if self._log.exists() else ""
 
 
-def worker(number: int, environment: Mapping[str, str], folder: Path) -> Crewman:
-    """A supervisor with one process, its times short enough for an audience."""
+def worker(number: int, environment: Mapping[str, str], folder: Path) -> ChildProcess:
+    """A supervisor with one worker process; its times are short, so that recovery can be watched."""
     command = [
         "-m", "holdfast.cli", "worker", "holdfast.demo.shop:hf", "--processes", "1", "--concurrency", "10",
         "--lease", "2s", "--housekeeping", "0.4s", "--poll", "0.1s", "--drain", "10s", "--log-level", "WARNING",
     ]  # fmt: skip
-    return Crewman(f"worker {number}", command, environment, folder / f"worker-{number}.log")
+    return ChildProcess(f"worker {number}", command, environment, folder / f"worker-{number}.log")
 
 
-def producer(environment: Mapping[str, str], folder: Path) -> Crewman:
-    return Crewman("producer", ["-m", "holdfast.demo.producer"], environment, folder / "producer.words")
+def producer(environment: Mapping[str, str], folder: Path) -> ChildProcess:
+    return ChildProcess("producer", ["-m", "holdfast.demo.producer"], environment, folder / "producer.words")

@@ -1,4 +1,4 @@
--- Who holds the xmin horizon of this database: old snapshots and transactions, prepared ones, replication slots, standbys.
+-- What holds the xmin horizon of this database: old snapshots and transactions, prepared ones, replication slots, standbys.
 -- Takes    $1 seconds from which a session counts as old.
 -- Returns  kind, name, seconds, what; the oldest first. Of other roles' sessions an ordinary role sees little.
 select h.kind, h.name, h.seconds, h.what

@@ -1,2 +1,0 @@
--- As checkpoints.sql, where the view is an older one.
-select checkpoints_req from pg_stat_bgwriter

@@ -25,12 +25,19 @@ def command(check: bool, sql: bool, schema: str) -> None:
         for step in missing:
             click.echo(f"missing: {step.title}")
         if not missing:
-            click.echo(f"schema {schema} is at version {migrate.newest()}, as this release needs")
+            click.echo(_standing(schema))
         sys.exit(1 if missing else 0)
     applied = run(schema, _apply)
     for name in applied:
         click.echo(f"applied {name}")
-    click.echo(f"schema {schema} is at version {migrate.newest()}")
+    click.echo(_standing(schema))
+
+
+def _standing(schema: str) -> str:
+    version = run(schema, lambda app: migrate.version(app._database))
+    if version > migrate.newest():
+        return f"schema {schema} is at version {version}, newer than this release needs and compatible with it"
+    return f"schema {schema} is at version {version}, as this release needs"
 
 
 async def _apply(app: Holdfast) -> list[str]:

@@ -164,19 +164,22 @@ async def _check_buckets(connection: Connection, schema: str) -> None:
             )
 
 
-def refuse_newer(version: int) -> None:
-    if version > newest():
-        raise SchemaError(
-            f"The schema is at version {version}, this release knows only {newest()}. Install a newer holdfast."
-        )
-
-
 async def pending(database: Database) -> list[Step]:
     """The migrations that are not applied yet; and if there are none, the functions whose body has changed."""
     connection = await database.connect("migrate")
     try:
-        todo = await _todo(connection, database.schema)
-        return [*todo] if todo else [*await _changed(connection, database.schema)]
+        version = await version_of(connection, database.schema)
+        todo = await _todo(connection, database.schema, version)
+        return [*todo] if todo else [*await _changed(connection, database.schema, version)]
+    finally:
+        await connection.close()
+
+
+async def version(database: Database) -> int:
+    """The version of the schema in the database."""
+    connection = await database.connect("migrate")
+    try:
+        return await version_of(connection, database.schema)
     finally:
         await connection.close()
 
@@ -210,13 +213,17 @@ async def _check_encoding(connection: Connection) -> None:
         )
 
 
-async def _todo(connection: Connection, schema: str) -> list[Migration]:
-    version = await version_of(connection, schema)
-    refuse_newer(version)
+async def _todo(connection: Connection, schema: str, version: int) -> list[Migration]:
+    """The migrations that are missing. None on a newer schema that is marked compatible; raises on any other."""
+    if version > newest():
+        await _check_compatible(connection, schema, version)
     return [migration for migration in migrations(schema) if migration.version > version]
 
 
-async def _changed(connection: Connection, schema: str) -> list[Function]:
+async def _changed(connection: Connection, schema: str, version: int) -> list[Function]:
+    """The functions whose body differs. Those of a newer release are left alone."""
+    if version > newest():
+        return []
     rows = await connection.fetch(in_schema("select name, digest from holdfast.functions", schema))
     installed = {row[0]: row[1] for row in rows}
     return [function for function in functions(schema) if installed.get(function.name) != function.digest]
@@ -239,12 +246,13 @@ async def _try_next(connection: Connection, schema: str) -> list[Step]:
     async with connection.transaction():
         await connection.execute(f"{PIN_NAMES} set local lock_timeout = '{LOCK_TIMEOUT}'; {PLAIN_TIMES}")
         await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{schema}.migrate")
-        todo = await _todo(connection, schema)
+        version = await version_of(connection, schema)
+        todo = await _todo(connection, schema, version)
         if todo:
             await _apply(connection, schema, todo[0])
         if len(todo) > 1:
             return [todo[0]]
-        changed = await _changed(connection, schema)
+        changed = await _changed(connection, schema, version)
         for function in changed:
             await connection.execute(f"{function.text}; {_record_function(function, schema)}")
         return [*todo] if todo else [*changed]

@@ -45,23 +45,23 @@ def test_many_at_once_are_many() -> None:
     assert pace.stays_awake(now)
 
 
-def test_calls_in_vain_cost_more_and_more_up_to_a_bound() -> None:
+def test_wake_ups_for_nothing_cost_more_and_more_up_to_a_bound() -> None:
     pace, now = after(1, 1)
-    deaf = [pace.in_vain(now + n * 0.01) for n in range(10)]
+    deaf = [pace.woken_for_nothing(now + n * 0.01) for n in range(10)]
     assert deaf[0] == 0, "the next call may be for us"
     assert deaf == sorted(deaf)
     assert deaf[-1] == DEAF
 
 
-def test_calls_in_vain_are_forgotten_when_something_was_found_and_after_a_while() -> None:
+def test_wake_ups_for_nothing_are_forgotten_when_something_was_found_and_after_a_while() -> None:
     pace, now = after(1, 1)
     for n in range(5):
-        pace.in_vain(now + n * 0.01)
+        pace.woken_for_nothing(now + n * 0.01)
     pace.found(1, now + 0.06)
-    assert pace.in_vain(now + 0.07) == 0
+    assert pace.woken_for_nothing(now + 0.07) == 0
     for n in range(5):
-        pace.in_vain(now + 0.1 + n * 0.01)
-    assert pace.in_vain(now + 0.2 + FORGOTTEN) == 0
+        pace.woken_for_nothing(now + 0.1 + n * 0.01)
+    assert pace.woken_for_nothing(now + 0.2 + FORGOTTEN) == 0
 
 
 def test_a_stream_is_noticed_after_a_few_jobs() -> None:

@@ -1,4 +1,4 @@
-"""Run one attempt: choose the way, call the handler, and say how it ended."""
+"""Run one attempt: choose the way, call the handler, and return the outcome."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class JobRunner:
             if not _current_task().cancelling():  # the handler's own, such as that of a task it awaited
                 return self._raised(running, error)
             if running.reason is None or not running.cancellable:
-                raise  # the worker ends; a thread may still be at it
+                raise  # the worker ends; a thread may still be running
             return self._stopped(running)
         except GaveIn:
             return self._stopped(running)
@@ -94,7 +94,7 @@ class JobRunner:
 
 
 def _forget_cancellation() -> None:
-    """A handler may swallow its cancellation or end by another error; the next one on this hand starts clean."""
+    """Reset the task: a handler may swallow its cancellation or raise another error, and the next one starts clean."""
     task = _current_task()
     while task.cancelling():
         task.uncancel()

@@ -1,8 +1,8 @@
-"""How a worker waits for more: awake while jobs come thick and fast, else asleep; and what a call in vain costs."""
+"""How a worker waits for more: awake while jobs come close and fast, else asleep; and what a call in vain costs."""
 
 import pytest
 
-from holdfast.worker.claiming.pace import BRISK, DEAF, FORGOTTEN, LINGER, LOOKS, THICK, Pace
+from holdfast.worker.claiming.pace import BRISK, CLOSE, DEAF, FORGOTTEN, LINGER, LOOKS, Pace
 
 
 def after(jobs: int, gap: float) -> tuple[Pace, float]:
@@ -72,6 +72,6 @@ def test_a_stream_is_noticed_after_a_few_jobs() -> None:
 def test_it_naps_for_a_part_of_the_time_between_two_jobs_and_not_at_all_when_timers_are_too_coarse() -> None:
     pace, now = after(100, BRISK / 2)
     assert pace.nap(now) == pytest.approx(BRISK / 8)
-    thick, now = after(100, THICK / 2)
-    assert thick.nap(now) == 0
-    assert thick.nap(now + 0.04) == pytest.approx(0.01), "longer naps as nothing comes"
+    close, now = after(100, CLOSE / 2)
+    assert close.nap(now) == 0
+    assert close.nap(now + 0.04) == pytest.approx(0.01), "longer naps as nothing comes"

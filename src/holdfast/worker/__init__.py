@@ -2,7 +2,7 @@
 
     holdfast worker                         async with hf.worker():
     ┌ supervisor process ──────────────┐    ┌ the application's process ───────┐
-    │ keeper: renews, heartbeats,      │    │ keeper, in a thread of its own   │
+    │ keeper: renews, heartbeats,      │    │ keeper, in a separate thread     │
     │         housekeeping             │    │                                  │
     └──┬──────────────── ledger ───────┘    └──┬──────────────── ledger ───────┘
     ┌ worker process ──────────────────┐       │

@@ -1,4 +1,4 @@
--- Drop the partitions whose newest row is older than so many days. Must not wait long: a waiting DROP holds up every
+-- Drop the partitions whose newest row is older than "keep" days. Must not wait long: a waiting DROP holds up every
 -- completion behind it, so the caller sets lock_timeout and retries later.
 create or replace function holdfast.drop_partitions(keep int) returns int
     language plpgsql volatile

@@ -1,7 +1,7 @@
--- Notify workers that sleep on this queue, if none is awake: so many jobs have arrived, due after "delay" or "at" if given.
+-- Notify workers that sleep on this queue, if none is awake: jobs have arrived, due after "delay" or "at" if given.
 -- Called in the transaction that enqueues; sent when it commits. True if a notification will be sent.
 --
--- Payloads: ':' and a queue, for one job; '+', a number, ':' and a queue, for so many more.
+-- Payloads: ':' and a queue, for one job; '+', a number, ':' and a queue, for that many more.
 -- "Awake" is tested three times: another producer that tests in the same instant holds its lock for a moment, too, and
 -- neither would notify. A lock is tried and released in one expression, in which the server does not check for a cancel:
 -- between two statements, a cancel could leave it held, and the flag up for as long as the session lives.

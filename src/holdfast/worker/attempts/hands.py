@@ -28,7 +28,7 @@ from .runner import JobRunner
 from .running import Running
 
 AHEAD = 0.1
-"""Rows are claimed ahead when handlers are short: as many as can start within so many seconds, as measured."""
+"""Rows are claimed ahead when handlers are short: as many as can start within these seconds, as measured."""
 STALE = 2.0
 TURN = 0.001
 """Seconds that all hands together run before they yield to the event loop."""
@@ -264,7 +264,7 @@ class Hands:
                 limit = self._definitions[running.claim.kind].timeout
                 running.stop(Timeout(f"the attempt ran longer than the {limit:g} s that its task allows"))
             elif self._ledger.expired(slot, self._settings.lease):
-                running.stop(LeaseLost("nobody renewed the lease in time"))
+                running.stop(LeaseLost("the lease was not renewed in time"))
 
     def _hand_back_stale(self) -> None:
         """Hand back what waits if every hand has a slow handler; other workers may have room."""

@@ -19,7 +19,7 @@ from .running import Running
 from .transactions import Transactions
 from .ways import GaveIn, InProcess, InThread, InTransaction, OnLoop, Uncommon, Way
 
-Told = TypeVar("Told", bound=Outcome | None)
+Reported = TypeVar("Reported", bound=Outcome | None)
 
 
 class JobRunner:
@@ -53,7 +53,7 @@ class JobRunner:
         """Run the handler; None when its ending is already written."""
         definition, way = self._how[running.claim.kind]
         try:
-            return self._told(running, await way.run(running, definition))
+            return self._report(running, await way.run(running, definition))
         except asyncio.CancelledError as error:
             if not _current_task().cancelling():  # the handler's own, such as that of a task it awaited
                 return self._raised(running, error)
@@ -81,9 +81,9 @@ class JobRunner:
             error = error.error
         if running.reason is not None and isinstance(error, (Cancelled, Timeout)):
             return self._stopped(running)
-        return self._told(running, raised(error))
+        return self._report(running, raised(error))
 
-    def _told(self, running: Running, outcome: Told) -> Told:
+    def _report(self, running: Running, outcome: Reported) -> Reported:
         if isinstance(outcome, AttemptFailed):
             self._occurrences.failed(running.claim, outcome)
         return outcome

@@ -21,7 +21,7 @@ QUIET = 1.0
 ISOLATED = 1.0
 """Most seconds that a suspect has the worker to itself. A long job must not hold up all others."""
 TRIES = 3
-"""After so many unsuccessful waits, the suspect runs beside other jobs: late is better than never."""
+"""Unsuccessful waits after which the suspect runs beside other jobs: late is better than never."""
 
 
 class InPlace:

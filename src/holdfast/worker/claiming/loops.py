@@ -184,7 +184,7 @@ class Claiming:
 
     @contextmanager
     def _booking(self, rows: int) -> Iterator[None]:
-        """Reserve room for so many rows."""
+        """Reserve room for this number of rows."""
         self._booked += rows
         try:
             yield

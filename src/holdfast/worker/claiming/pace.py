@@ -5,11 +5,11 @@ from __future__ import annotations
 BRISK = 0.008
 """Seconds: a worker stays awake while jobs arrive in shorter intervals than this. Otherwise each one wakes it."""
 LINGER, LOOKS = 0.05, 10
-"""When no more jobs arrive, it stays awake for so many seconds and polls: a stream often pauses, and wake-ups cost the
+"""How long it stays awake when no more jobs arrive, in seconds and polls: a stream often pauses, and wake-ups cost the
 producers something."""
-NAP, THICK = 0.001, 0.003
+NAP, CLOSE = 0.001, 0.003
 """Seconds between two polls of a worker that stays awake, or a quarter of the time between two jobs; none at all if
-that is less than THICK, because timers are too coarse for it."""
+that is less than CLOSE, because timers are too coarse for it."""
 DEAF = 0.015
 """Most seconds for which a worker ignores wake-ups after one that found nothing, so that a flood of wake-ups is not a
 flood of polls. The first one in a row costs nothing: the next wake-up may be for this worker."""
@@ -43,7 +43,7 @@ class Pace:
     def nap(self, now: float) -> float:
         """Seconds until the next poll of a worker that stays awake; 0: at once."""
         gap = max(self._gap, now - self._found_at)
-        return 0.0 if gap < THICK else max(NAP, gap / 4)
+        return 0.0 if gap < CLOSE else max(NAP, gap / 4)
 
     def woken_for_nothing(self, now: float) -> float:
         """Note a wake-up that found nothing; return the seconds for which to ignore others."""

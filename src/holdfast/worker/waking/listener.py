@@ -281,7 +281,7 @@ class Listener:
 
 
 class _Settled:
-    """A value that changes when all looks of so many seconds agreed on it, or at once if asked."""
+    """A value that changes when all looks within `seconds` agreed on it, or at once if asked."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -23,9 +23,10 @@ from .errors import (
 )
 from .job import Job
 from .making import EnqueueOptions
+from .model.backoff import Backoff
 from .model.keys import substream
 from .model.limits import Limits
-from .model.outcome import Fail, Snooze
+from .model.outcome import Fail, Retry, Snooze
 from .model.terms import NewJob
 from .tasks import Task
 from .version import __version__
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .worker.embedded import EmbeddedWorker
 
 __all__ = [
+    "Backoff",
     "Cancelled",
     "ConfigurationError",
     "Contended",
@@ -55,6 +57,7 @@ __all__ = [
     "NewJob",
     "NotFound",
     "NotInTransaction",
+    "Retry",
     "SchemaError",
     "Snooze",
     "Task",

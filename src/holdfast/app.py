@@ -82,8 +82,8 @@ class Holdfast:
     def task(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # it does take signature 4
         """Register a function, sync or async, as a task: `@hf.task` or `@hf.task(queue="mail", timeout="30s")`.
 
-        Options: `name`, `queue`, `max_attempts`, `priority`, `timeout`, `version`, `ordered`, `on_failure`, `process`;
-        see `TaskOptions`.
+        Options: `name`, `queue`, `max_attempts`, `priority`, `timeout`, `version`, `ordered`, `on_failure`, `process`,
+        `retry`, `max_snoozes`, `unique_arguments`, `unique_done`, `key`; see `TaskOptions`.
         """
         if unknown := sorted(options.keys() - set(TaskOptions.__annotations__)):
             raise ConfigurationError(
@@ -107,7 +107,7 @@ class Holdfast:
     async def enqueue_many(self, jobs: Iterable[NewJob], *, copy: bool | None = None) -> list[Job]:
         """Enqueue jobs of different tasks and options, all or none: `[task.job(…), other.options(key="a").job(…)]`."""
         stored = await self._calls.enqueue_many(Batch.of(jobs), copy)
-        return [Job(self, each.id, each.existed) for each in stored]
+        return [Job(self, each.id, each.existed, each.replaced) for each in stored]
 
     def enqueue_many_sync(self, jobs: Iterable[NewJob], *, copy: bool | None = None) -> list[Job]:
         """As `enqueue_many`, for code that does not await."""

@@ -58,6 +58,8 @@ class Definition:
     skips: bool | None = None
     retry: Backoff | None = None
     max_snoozes: int | None = None
+    unique_arguments: bool | None = None
+    unique_done: bool | None = None
     make_key: Callable[..., str] | None = None
     key_names: tuple[str, ...] = ()
     """The arguments that `make_key` takes."""
@@ -128,6 +130,10 @@ class TaskOptions(typing.TypedDict, total=False):
     """When a failed attempt is retried, and when not; None: the installation's backoff."""
     max_snoozes: int | None
     """How often its handler may snooze a job, before it becomes a dead letter; None: as the settings say, 1,000."""
+    unique_arguments: bool | None
+    """If a job with the same arguments has not started yet, find it instead of adding another."""
+    unique_done: bool | None
+    """Find it until it has ended, not only until it has started."""
     key: Callable[..., str] | None
     """Makes the key of a job from its arguments: `key=lambda order_id: f"order:{order_id}"`."""
 
@@ -146,6 +152,8 @@ def define(
     process: bool = False,
     retry: Backoff | RetryFunction | None = None,
     max_snoozes: int | None = None,
+    unique_arguments: bool | None = None,
+    unique_done: bool | None = None,
     key: Callable[..., str] | None = None,
 ) -> Definition:
     """Read a handler's signature; reject what cannot be stored or called later."""
@@ -184,6 +192,8 @@ def define(
         skips=skips(on_failure),
         retry=policy(retry),
         max_snoozes=check_int("max_snoozes", max_snoozes, 0, 2**31 - 1) if max_snoozes is not None else None,
+        unique_arguments=check_flag("unique_arguments", unique_arguments),
+        unique_done=check_flag("unique_done", unique_done),
         make_key=key,
         key_names=_key_names(kind, key, names),
     )

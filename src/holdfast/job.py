@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 class Job:
     """What `enqueue` returns: the job's id, and ways to ask about it."""
 
-    __slots__ = ("_app", "existed", "id")
+    __slots__ = ("_app", "existed", "id", "replaced")
 
-    def __init__(self, app: Holdfast, id: UUID, existed: bool = False) -> None:
+    def __init__(self, app: Holdfast, id: UUID, existed: bool = False, replaced: bool = False) -> None:
         self._app = app
         self.id = id
         self.existed = existed
-        """True if this idempotency key or id was enqueued before: nothing was added."""
+        """True if this idempotency key, id or unique job was there before: nothing was added."""
+        self.replaced = replaced
+        """True if a job that waited has got these arguments (see `replace`)."""
 
     async def state(self) -> JobState:
         """Where the job is now, and its result if it has completed. Raises `NotFound` until its enqueue commits."""

@@ -15,8 +15,10 @@ from .errors import InvalidInput, InvalidPayload
 from .model import payload as payloads
 from .model.durations import Duration, seconds
 from .model.ids import JobId, new_id, new_ids
-from .model.limits import PRIORITIES, Limits, check_instant, check_int, check_key, check_name
+from .model.limits import PRIORITIES, Limits, check_flag, check_instant, check_int, check_key, check_name
 from .model.terms import NewJob, Terms
+
+Replace = typing.Literal["arguments", "time"]
 
 
 class EnqueueOptions(typing.TypedDict, total=False):
@@ -38,6 +40,14 @@ class EnqueueOptions(typing.TypedDict, total=False):
     """The id of the job."""
     headers: Mapping[str, str] | None
     """Metadata, for tracing and the like."""
+    unique_key: str | None
+    """If a job of this task and unique key has not started yet, find it instead of adding another."""
+    unique_arguments: bool | None
+    """The same for a job with the same arguments."""
+    unique_done: bool | None
+    """Find it until it has ended, not only until it has started."""
+    replace: Replace | None
+    """Give the job that was found, if it waits, the new 'arguments', or the new 'time' as well."""
 
 
 OPTION_NAMES = tuple(EnqueueOptions.__annotations__)
@@ -130,6 +140,7 @@ class Maker:
                 f"{task.kind} is ordered: a job that is due later would hold up its key until then; enqueue it when it "
                 "is due, or let waiting jobs be skipped (on_failure='skip')",
             )
+        unique_key, unique_arguments, unique_done, replace = self._uniqueness()
         return Terms(
             kind=task.kind,
             queue=check_name("queue", queue, self._limits) if queue is not None else task.queue,
@@ -141,7 +152,33 @@ class Maker:
             headers=_headers(options.get("headers"), self._limits),
             ordered=task.ordered,
             skips=task.skips,
+            unique_key=unique_key,
+            unique_arguments=unique_arguments,
+            unique_done=unique_done,
+            replace=replace,
         )
+
+    def _uniqueness(self) -> tuple[str | None, bool | None, bool | None, Replace | None]:
+        options, task = self._options, self._definition
+        key = options.get("unique_key")
+        by_arguments = check_flag("unique_arguments", options.get("unique_arguments"))
+        until_done = check_flag("unique_done", options.get("unique_done"))
+        replace = options.get("replace")
+        if key is not None and by_arguments:
+            raise InvalidInput("unique_key", "give unique_key or unique_arguments, not both")
+        if by_arguments is None and key is None:
+            by_arguments = task.unique_arguments
+        if until_done is None:
+            until_done = task.unique_done
+        if replace not in (None, "arguments", "time"):
+            raise InvalidInput("replace", f"expected 'arguments' or 'time', got {replace!r}")
+        if key is None and not by_arguments:
+            if replace is not None or options.get("unique_done"):
+                field = "replace" if replace is not None else "unique_done"
+                raise InvalidInput(field, "needs unique_key='…' or unique_arguments=True: which job is meant?")
+            return None, None, None, None
+        checked = check_key("unique_key", key, self._limits) if key is not None else None
+        return checked, by_arguments or None, until_done or None, replace
 
     def _checked_key(self, field: typing.Literal["key", "idempotency_key"]) -> str | None:
         key = self._options.get(field)

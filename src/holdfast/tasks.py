@@ -93,7 +93,7 @@ class Task(Generic[P, R]):
     async def enqueue(self, *arguments: P.args, **keywords: P.kwargs) -> Job:
         """Enqueue on a connection of Holdfast's own. The job is committed when this returns."""
         stored = await self._app._calls.enqueue(self._maker().one(arguments, keywords))
-        return Job(self._app, stored.id, stored.existed)
+        return Job(self._app, stored.id, stored.existed, stored.replaced)
 
     async def enqueue_many(
         self,
@@ -162,7 +162,7 @@ class OnAsync(Generic[P]):
         """Enqueue in the caller's open transaction: accepted exactly when it commits."""
         operation = enqueue.one(self._app._database, self._maker.one(arguments, keywords))
         stored = await cast(Awaitable[Stored], self._caller.run(operation))
-        return Job(self._app, stored.id, stored.existed)
+        return Job(self._app, stored.id, stored.existed, stored.replaced)
 
     async def enqueue_many(
         self, arguments: Iterable[Mapping[str, Any]], *, idempotency_keys: Iterable[str] | None = None
@@ -183,7 +183,7 @@ class OnSync(Generic[P]):
         """Enqueue in the caller's open transaction: accepted exactly when it commits."""
         operation = enqueue.one(self._app._database, self._maker.one(arguments, keywords))
         stored = cast(Stored, self._caller.run(operation))
-        return Job(self._app, stored.id, stored.existed)
+        return Job(self._app, stored.id, stored.existed, stored.replaced)
 
     def enqueue_many(
         self, arguments: Iterable[Mapping[str, Any]], *, idempotency_keys: Iterable[str] | None = None
@@ -209,4 +209,4 @@ def enqueue_on_sync(app: Holdfast, caller: Caller, batch: Batch) -> list[Job]:
 
 
 def _jobs(app: Holdfast, stored: Iterable[Stored]) -> list[Job]:
-    return [Job(app, each.id, each.existed) for each in stored]
+    return [Job(app, each.id, each.existed, each.replaced) for each in stored]

@@ -48,8 +48,8 @@ def test_the_page_names_every_option() -> None:
 CHOSEN: EnqueueOptions = {
     "key": "k", "at": NOON, "queue": "bulk", "priority": 3, "max_attempts": 2, "headers": {"a": "b"},
 }  # fmt: skip
-ELSEWHERE = {"delay", "id", "idempotency_key"}
-"""Options that exclude others, or that make two of these ways one; test_conformance.py has them."""
+ELSEWHERE = {"delay", "id", "idempotency_key", "unique_key", "unique_arguments", "unique_done", "replace"}
+"""Options that exclude others, or that make two of these ways one; test_conformance.py and test_unique.py have them."""
 STORED = {
     "payload": '{"type": "pay", "order_id": 1}', "partition_key": "k", "partition_bucket": 521, "queue": "bulk",
     "priority": 3, "available_at": NOON, "max_attempts": 2, "payload_version": 3, "headers": '{"a": "b"}',
@@ -58,7 +58,7 @@ STORED = {
 BY_ITSELF = {
     "id", "seq", "attempts", "crashes", "claimed_by", "claimed_at", "lease_expires_at", "lease_generation", "fence",
     "cancel_requested_at", "completed_at", "dead_at", "last_error", "errors", "idempotency_key", "created_at",
-    "snoozes",
+    "snoozes", "unique_key", "unique_done",
 }  # fmt: skip
 """Columns that no term sets."""
 

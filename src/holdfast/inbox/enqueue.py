@@ -71,10 +71,10 @@ def _many(database: Database, jobs: Sequence[NewJob]) -> Operation[list[Stored]]
 def _once(database: Database, jobs: Sequence[NewJob], shape: Callable[[list[Stored]], T]) -> Operation[T]:
     def decode(rows: Sequence[Row]) -> T:
         stored: list[Stored | None] = [None] * len(jobs)
-        for found, existed, conflict, position, *_ in rows:
+        for found, existed, conflict, position, replaced in rows:
             if conflict is not None:
                 raise _conflict(jobs[position - 1], found, conflict)
-            stored[position - 1] = Stored(UUID(found), existed)
+            stored[position - 1] = Stored(UUID(found), existed, replaced)
         return shape([each for each in stored if each is not None])
 
     return Operation(

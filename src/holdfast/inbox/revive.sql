@@ -17,6 +17,7 @@ set status = 'pending',
     attempts = 0,
     crashes = 0,
     snoozes = null,
+    unique_key = null,        -- another job may have it by now; and this one is wanted by name
     dead_at = null,
     claimed_by = null,
     claimed_at = null,

@@ -25,6 +25,14 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """One at a time and in order, per key; None: as the queue says."""
     skips: bool | None = None
     """May other jobs of its key run while it waits for its retry? None: as the queue says."""
+    unique_key: str | None = None
+    """At most one job of the kind and this key that has not started yet."""
+    unique_arguments: bool | None = None
+    """The same by the arguments, instead of a key."""
+    unique_done: bool | None = None
+    """Until it has ended, not only until it has started."""
+    replace: str | None = None
+    """Give a job of the same unique key that waits these 'arguments', or this 'time' as well."""
 
     @cached_property
     def text(self) -> str:
@@ -63,8 +71,14 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def unique(self) -> bool:
-        """Might it be there already?"""
-        return self.brought or self.idempotency_key is not None
+        """Might it, or one that it must not be beside, be there already?"""
+        terms = self.terms
+        return (
+            self.brought
+            or self.idempotency_key is not None
+            or terms.unique_key is not None
+            or terms.unique_arguments is not None
+        )
 
     def __repr__(self) -> str:
         return f"<NewJob {self.terms.kind} {self.id}>"
@@ -75,3 +89,4 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
     id: UUID
     existed: bool = False
+    replaced: bool = False

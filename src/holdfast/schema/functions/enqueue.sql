@@ -16,7 +16,11 @@ create or replace function holdfast.enqueue(
     headers jsonb default null,
     id uuid default null,
     ordered boolean default null,        -- null: as the queue says
-    on_failure text default null         -- 'block' or 'skip'; null: as the queue says
+    on_failure text default null,        -- 'block' or 'skip'; null: as the queue says
+    unique_key text default null,        -- find the job of this kind and key that has not started yet,
+    unique_arguments boolean default null,   -- or of the same arguments,
+    unique_done boolean default null,    -- or that has not ended yet, instead of adding another
+    replace text default null            -- give that job, if it waits, these 'arguments', or this 'time' as well
 ) returns uuid
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
@@ -60,6 +64,14 @@ begin
         raise exception 'give delay or at, not both' using errcode = 'HF001';
     elsif headers is not null and jsonb_typeof(headers) <> 'object' then
         raise exception 'headers must be a JSON object, got %', jsonb_typeof(headers) using errcode = 'HF001';
+    elsif octet_length(unique_key) not between 1 and 512 then
+        raise exception 'unique_key must be 1 to 512 bytes, got %', octet_length(unique_key) using errcode = 'HF001';
+    elsif unique_key is not null and unique_arguments then
+        raise exception 'give unique_key or unique_arguments, not both' using errcode = 'HF001';
+    elsif replace not in ('arguments', 'time') then
+        raise exception 'replace must be arguments or time, got %', replace using errcode = 'HF001';
+    elsif (replace is not null or unique_done) and unique_key is null and unique_arguments is not true then
+        raise exception 'replace and unique_done need unique_key or unique_arguments' using errcode = 'HF001';
     elsif on_failure not in ('block', 'skip') then
         raise exception 'on_failure must be block or skip, got %', on_failure using errcode = 'HF001';
     end if;
@@ -75,12 +87,16 @@ begin
     terms.headers := headers;
     terms.ordered := ordered;
     terms.skips := on_failure = 'skip';
+    terms.unique_key := unique_key;
+    terms.unique_arguments := unique_arguments;
+    terms.unique_done := unique_done;
+    terms.replace := replace;
     select o.* into made from holdfast.enqueue_once(id, key, payload, idempotency_key, terms) o;
     if made.conflict is not null then
         raise exception 'idempotency key % belongs to job %, which has %', idempotency_key, made.job_id, made.conflict
             using errcode = 'HF002', hint = 'Use a new key for new work.';
     end if;
-    if not made.existed then
+    if not made.existed or made.replaced then
         perform holdfast.wake(queue, terms.delay, at);
     end if;
     return made.job_id;

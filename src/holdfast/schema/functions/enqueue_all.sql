@@ -3,7 +3,7 @@
 -- says for each job which of the terms are its own.
 create or replace function holdfast.enqueue_all(
     ids uuid[], keys text[], payloads jsonb[], idempotency_keys text[], numbers int[], terms holdfast.terms[]
-) returns table (n int, job_id uuid, existed boolean, conflict text)
+) returns table (n int, job_id uuid, existed boolean, conflict text, replaced boolean)
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
     as $$
@@ -14,7 +14,7 @@ declare
     added int[] := array_fill(0, array[cardinality(terms)]);         -- by terms
 begin
     if cardinality(ids) = 1 then                             -- the common case, without a subtransaction
-        select 1, o.job_id, o.existed, o.conflict into n, job_id, existed, conflict
+        select 1, o.job_id, o.existed, o.conflict, o.replaced into n, job_id, existed, conflict, replaced
         from holdfast.enqueue_once(ids[1], keys[1], payloads[1], idempotency_keys[1], terms[numbers[1]]) o;
         added[numbers[1]] := case when existed then 0 else 1 end;
         return next;
@@ -34,10 +34,10 @@ begin
             for place in 1 .. cardinality(ids) loop
                 n := place;                                  -- the loop's own variable would hide the column
                 if known[n] then                             -- asked again: an earlier job of this call may have changed it
-                    select r.* into job_id, existed, conflict
+                    select r.job_id, r.existed, r.conflict, false into job_id, existed, conflict, replaced
                     from holdfast.reserve_key(idempotency_keys[n], jobs[n], terms[numbers[n]].kind, payloads[n]) r;
                 else
-                    select s.* into job_id, existed, conflict
+                    select s.* into job_id, existed, conflict, replaced
                     from holdfast.store_job(
                         jobs[n], ids[n] is not null, keys[n], payloads[n], idempotency_keys[n], terms[numbers[n]]) s;
                 end if;

@@ -5,7 +5,7 @@ drop function if exists holdfast.enqueue_once(    -- as it was up to version 6
     uuid, text, jsonb, text, text, int, timestamptz, text, int, int, jsonb, boolean, boolean);
 create or replace function holdfast.enqueue_once(
     id uuid, key text, payload jsonb, idempotency_key text, terms holdfast.terms
-) returns table (job_id uuid, existed boolean, conflict text)
+) returns table (job_id uuid, existed boolean, conflict text, replaced boolean)
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
     as $$
@@ -14,7 +14,7 @@ declare
     job uuid := coalesce(id, holdfast.uuidv7());
 begin
     if idempotency_key is not null then
-        select r.* into job_id, existed, conflict from holdfast.reserve_key(idempotency_key, job, terms.kind, payload) r;
+        select r.job_id, r.existed, r.conflict, false into job_id, existed, conflict, replaced from holdfast.reserve_key(idempotency_key, job, terms.kind, payload) r;
         if existed then
             return next;
             return;

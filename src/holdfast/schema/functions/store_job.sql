@@ -1,10 +1,14 @@
--- Store the job, unless its id is known; its idempotency key has been reserved. "brought": the id may have been used
--- before. This is the one place that reads every term of a job.
+-- Store the job, unless its id is known, or a job that it must not be beside; its idempotency key has been reserved.
+-- "brought": the id may have been used before. This is the one place that reads every term of a job.
+--
+-- A unique job waits for a rival that is not committed yet: if that is rolled back, this one is stored. Never "on conflict
+-- do update": it would lock the row of a running job until the producer commits, and its completion with it. A job that
+-- is replaced gets a time that is not before now, drawn after the xid, as every new row: the claim floor needs it.
 drop function if exists holdfast.store_job(       -- as it was up to version 6
     uuid, boolean, text, jsonb, text, text, int, timestamptz, text, int, int, jsonb, boolean, boolean);
 create or replace function holdfast.store_job(
     job uuid, brought boolean, key text, payload jsonb, idempotency_key text, terms holdfast.terms
-) returns table (job_id uuid, existed boolean, conflict text)
+) returns table (job_id uuid, existed boolean, conflict text, replaced boolean)
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
     set enable_seqscan = off           -- planned while the archive is empty, the look-up there would read all of it
@@ -12,19 +16,23 @@ create or replace function holdfast.store_job(
 #variable_conflict use_variable
 declare
     due   constant timestamptz := greatest(clock_timestamp() + make_interval(secs => terms.delay), terms.at);
+    uniq  constant text := case when terms.unique_arguments
+                                then encode(sha256(convert_to((payload - 'type')::text, 'UTF8')), 'hex')
+                                else terms.unique_key end;
     other record;
     made  uuid;
 begin
     loop
         insert into holdfast.inbox as i (
             id, partition_key, partition_bucket, payload, queue, priority, available_at, idempotency_key, max_attempts,
-            payload_version, headers, ordered, skips, owned)
+            payload_version, headers, ordered, skips, owned, unique_key, unique_done)
         select
             job, coalesce(key, job::text), holdfast.bucket(coalesce(key, job::text)), payload, terms.queue, terms.priority,
             greatest(due, clock_timestamp()), idempotency_key, terms.max_attempts, terms.version, terms.headers,
             coalesce(terms.ordered, q.ordered, false)
                 and holdfast.may_wait(terms.queue, coalesce(terms.skips, q.skips, false), due),
-            coalesce(terms.skips, q.skips, false), coalesce(q.owned, false)
+            coalesce(terms.skips, q.skips, false), coalesce(q.owned, false), uniq,
+            case when uniq is not null then coalesce(terms.unique_done, false) end
         from (select) as always
         left join holdfast.queues q on q.name = terms.queue
         where pg_current_xact_id() is not null               -- drawn before the clock is read: the claim floor needs it
@@ -32,17 +40,42 @@ begin
         returning i.id into made;
         exit when found;
 
-        -- Two ways to be second here: this id is live, or a hand-written row holds this idempotency key. Either may
-        -- end while we look; then its place is free again.
+        -- Three ways to be second here: this id is live, a hand-written row holds this idempotency key, or another job
+        -- holds the unique key. Each may end while we look; then its place is free again.
         select i.id, i.kind, i.payload into other from holdfast.inbox i where i.id = job;
         if not found and idempotency_key is not null then
             select i.id, i.kind, i.payload into other from holdfast.inbox i where i.idempotency_key = store_job.idempotency_key;
         end if;
+        if found then
+            update holdfast.dedupe d
+            set job_id = other.id, kind = other.kind, payload_hash = sha256(convert_to(other.payload::text, 'UTF8'))
+            where d.key = idempotency_key;
+            return query select other.id, true, holdfast.difference(other.kind, other.payload, terms.kind, payload), false;
+            return;
+        end if;
+        continue when uniq is null;
+        if terms.replace is not null then
+            update holdfast.inbox i
+            set payload = store_job.payload, payload_version = terms.version, headers = terms.headers, attempts = 0,
+                max_attempts = terms.max_attempts, crashes = 0, snoozes = null, errors = null, last_error = null,
+                available_at = case when terms.replace = 'time' then greatest(due, clock_timestamp())
+                                    else greatest(i.available_at, clock_timestamp()) end
+            where i.kind = terms.kind and i.unique_key = uniq and (i.lease_generation = 0 or i.unique_done)
+              and i.status in ('pending', 'blocked')
+            returning i.id into made;
+            if found then
+                update holdfast.dedupe d set job_id = made where d.key = idempotency_key;
+                return query select made, true, null::text, true;
+                return;
+            end if;
+        end if;
+        select i.id into other
+        from holdfast.inbox i
+        where i.kind = terms.kind and i.unique_key = uniq and (i.lease_generation = 0 or i.unique_done)
+          and i.status <> 'dead_letter';
         continue when not found;
-        update holdfast.dedupe d
-        set job_id = other.id, kind = other.kind, payload_hash = sha256(convert_to(other.payload::text, 'UTF8'))
-        where d.key = idempotency_key;
-        return query select other.id, true, holdfast.difference(other.kind, other.payload, terms.kind, payload);
+        update holdfast.dedupe d set job_id = other.id where d.key = idempotency_key;
+        return query select other.id, true, null::text, false;
         return;
     end loop;
 
@@ -54,11 +87,11 @@ begin
             update holdfast.dedupe d
             set expires_at = holdfast.clock() + make_interval(secs => holdfast.setting('dedupe_horizon')::float8)
             where d.key = idempotency_key;
-            return query select job, true, holdfast.difference(other.kind, other.payload, terms.kind, payload);
+            return query select job, true, holdfast.difference(other.kind, other.payload, terms.kind, payload), false;
             return;
         end if;
     end if;
 
-    return query select job, false, null::text;
+    return query select job, false, null::text, false;
 end
 $$;

@@ -27,6 +27,8 @@ from .model.keys import substream
 from .model.limits import Limits
 from .model.outcome import Fail, Snooze
 from .model.terms import NewJob
+from .schedules.operating import ScheduleState
+from .scheduling import ScheduleOptions
 from .tasks import Task
 from .version import __version__
 from .views.questions import JobState
@@ -55,6 +57,8 @@ __all__ = [
     "NewJob",
     "NotFound",
     "NotInTransaction",
+    "ScheduleOptions",
+    "ScheduleState",
     "SchemaError",
     "Snooze",
     "Task",

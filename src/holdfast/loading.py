@@ -89,7 +89,7 @@ def served(app: Holdfast, queues: Sequence[str] = (), address: str | None = None
     if address is None and any(definition.runs is Runs.IN_PROCESS for definition in definitions.values()):
         address = address_of(app)
     chosen = list(queues) or sorted({definition.queue for definition in definitions.values()})
-    return Served(app._database, definitions, chosen, address)
+    return Served(app._database, definitions, chosen, address, list(app.schedules.values()))
 
 
 def address_of(app: Holdfast) -> str:

@@ -1,8 +1,8 @@
-# Two commands matter: `make demo` and `make test`. Each sets up all it needs in .venv.
+# Two commands matter: `make demo` and `make test`. Each sets up all that it needs in .venv.
 #
-# Set-up speaks on standard error, so that `make -s demo ARGS="--json"` leaves only the demo's own words on standard output.
+# Set-up writes to standard error, so that `make -s demo ARGS="--json"` leaves only the demo's output on standard output.
 
-# The first interpreter that really runs and is new enough; a name on PATH may be a shim without a Python behind it.
+# The first interpreter that runs and is new enough; a name on PATH may be a shim without a Python behind it.
 ifeq ($(strip $(PYTHON)),)
 PYTHON := $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
 	if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo "$$python"; break; fi; done)
@@ -27,9 +27,9 @@ help:
 	@echo 'make test    lint, then all tests                        TESTARGS="-k claim"'
 	@echo '             on several servers at a time                JOBS=3'
 	@echo 'make lint    ruff, mypy --strict, import-linter'
-	@echo 'make format  let ruff put the source in order'
+	@echo 'make format  format the source with ruff'
 	@echo 'make bench   run the benchmarks, about ten minutes       ARGS="drain pinned", FULL=1 for full sizes, ARGS=--help'
-	@echo '             beside others of its kind                   PEERS=all, or PEERS=pgboss,pgqueuer'
+	@echo '             with other job queues, to compare           PEERS=all, or PEERS=pgboss,pgqueuer'
 	@echo '             this tree against a commit, in turns        AGAINST=HEAD~1 ARGS="drain pickup", TURNS=25'
 	@echo 'make pins    renew requirements/*.txt (needs uv)'
 	@echo 'make clean   remove .venv and all caches'
@@ -43,8 +43,8 @@ help:
 demo: $(VENV)/.runtime
 	@$(BIN)/holdfast demo $(ARGS)
 
-# The tests wait for commits and leases more than they compute, so several run at a time, each on a server of its own.
-# The runs on an old server and through a pooler leave out what does not ask for that server; see tests/conftest.py.
+# The tests mostly wait for commits and leases, so several run at the same time, each on its own server.
+# The runs on an old server and through a pooler leave out tests that do not use that server; see tests/conftest.py.
 test: lint
 	$(BIN)/python -m pytest -n $(JOBS) $(TESTARGS)
 ifneq ($(HOLDFAST_TEST_OLD_POSTGRES),)
@@ -72,7 +72,7 @@ bench: $(VENV)/.dev
 	@$(BIN)/python -m bench $(if $(FULL),--full) $(if $(PEERS),--peers $(PEERS)) \
 		$(if $(AGAINST),--against $(AGAINST)) $(if $(TURNS),--turns $(TURNS)) $(ARGS)
 
-# The two sets agree with each other: the smaller one is compiled within the larger.
+# The two sets have the same versions: the smaller one is compiled with the larger as a constraint.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 pins:
@@ -94,7 +94,7 @@ $(VENV)/.created:
 		echo 'This Python cannot make virtual environments. On Debian: apt install python3-venv' >&2; exit 1; }
 	@touch $@
 
-# The hashes cover all that is fetched; the package itself is then built from here with the pinned tools.
+# The hashes cover everything that is downloaded; the package itself is then built here with the pinned tools.
 $(VENV)/.runtime: $(VENV)/.created requirements/runtime.txt pyproject.toml
 	@echo 'Installing requirements/runtime.txt' >&2
 	@$(PIP) --require-hashes -r requirements/runtime.txt >&2

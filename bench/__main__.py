@@ -76,7 +76,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - KNOWN.keys():
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(KNOWN)}")
-    # Also when it was started in the background, where Ctrl-C is ignored, and when a supervisor ends it.
+    # Also if it was started in the background, where Ctrl-C is ignored, and if a supervisor ends it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     if arguments.against is None:
@@ -93,7 +93,7 @@ def _measure(arguments: argparse.Namespace) -> int:
     results = Results("full" if arguments.full else "reduced", beside=arguments.peers)
     path = arguments.json or Path("build/bench.json")
     if results.load > BUSY:
-        print(f"This machine is busy (load average {results.load:.1f}): figures will be low, and targets missed.")
+        print(f"This machine is busy (load average {results.load:.1f}): expect low figures and missed targets.")
     interrupted = False
     try:
         ours = [] if arguments.only_peers else arguments.names or list(AXES)
@@ -108,7 +108,7 @@ def _measure(arguments: argparse.Namespace) -> int:
     _write(results, path)
     print(f"\n{results.table()}\n\nwritten to {path} and {path.with_suffix('.txt')}")
     if interrupted:
-        print("interrupted: what was not measured is missing above")
+        print("interrupted: the table shows only what was measured")
         return 130
     return 1 if results.missed or results.failures else 0
 
@@ -129,7 +129,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         report.write(path)
         print(f"\n{report.table()}\n\nwritten to {path}")
     if interrupted:
-        print("interrupted: only whole pairs of turns count")
+        print("interrupted: only complete pairs of turns count")
         return 130
     return 1 if report.failed else 0
 
@@ -152,17 +152,17 @@ def _parser() -> argparse.ArgumentParser:
         "Ctrl-C cleans up and keeps what was measured so far. The targets are stated for the full sizes and a machine\n"
         "that does nothing else. `python -m bench.document FILE` makes the tables and plots of docs/performance.md.",
     )
-    parser.add_argument("names", nargs="*", metavar="AXIS", help="which to run; all but the last by default")
-    parser.add_argument("--full", action="store_true", help="the full sizes: 50 minutes, with all peers 110")
+    parser.add_argument("names", nargs="*", metavar="AXIS", help="the axes to run; by default, all except the last")
+    parser.add_argument("--full", action="store_true", help="full sizes: 50 minutes, or 110 with all peers")
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="where the figures go (build/bench.json; build/compare.json)"
+        "--json", type=Path, metavar="FILE", help="the file for the figures (build/bench.json or build/compare.json)"
     )
     parser.add_argument(
         "--peers",
         type=_peers,
         default=(),
         metavar="all|A,B",
-        help=f"others of its kind beside it, in the axes named if any: {', '.join(peers.NAMES)}",
+        help=f"also run these other job queues, in the named axes if any: {', '.join(peers.NAMES)}",
     )
     parser.add_argument(
         "--against",
@@ -170,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"compare this tree with a commit, in turns: {', '.join(AXES_IN_TURNS)}; exit with 1 on a regression",
     )
     parser.add_argument("--turns", type=_turns, default=15, metavar="N", help="pairs of turns for that (%(default)s)")
-    parser.add_argument("--only-peers", action="store_true", help="leave out our own axes")
+    parser.add_argument("--only-peers", action="store_true", help="run only the peers' axes")
     return parser
 
 
@@ -183,7 +183,7 @@ def _turns(text: str) -> int:
 def _peers(text: str) -> tuple[str, ...]:
     names = peers.NAMES if text == "all" else tuple(text.split(","))
     if unknown := set(names) - set(peers.NAMES):
-        raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown)}; there are {', '.join(peers.NAMES)}")
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; expected some of {', '.join(peers.NAMES)}")
     return names
 
 
@@ -197,7 +197,7 @@ async def _run(ours: list[str], named: list[str], full: bool, results: Results, 
             try:
                 await axis(place, results, full)
             except Exception as error:
-                # The others are worth having; it counts as missed.
+                # The other axes are still useful; this one counts as missed.
                 traceback.print_exc()
                 results.failures[name] = f"{type(error).__name__}: {error}"
             print(f"    {time.monotonic() - began:.0f} s", flush=True)

@@ -1,6 +1,6 @@
 """Make the tables and plots of docs/performance.md from one run: `python -m bench.document docs/bench.json`.
 
-What stands between `<!-- bench: NAME -->` and `<!-- /bench -->` is made here; everything else is written by hand.
+The text between `<!-- bench: NAME -->` and `<!-- /bench -->` is generated here; everything else is written by hand.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ PARTS: dict[str, Callable[[Results], Iterable[str]]] = {
 
 
 def render(page: str, results: Results) -> str:
-    """The page with everything between its marks made anew."""
+    """Return the page with everything between its marks generated again."""
 
     def made(match: re.Match[str]) -> str:
         name = match["name"]
@@ -136,7 +136,7 @@ def render(page: str, results: Results) -> str:
 
 
 def files(figures: Path) -> dict[Path, str]:
-    """What the page and the plots beside these figures should hold."""
+    """Return the expected content of the page and the plots for these figures."""
     results = Results.read(figures)
     page = figures.with_name("performance.md")
     drawn = {figures.parent / "plots" / name: text for name, text in plots.draw(results).items()}
@@ -144,7 +144,7 @@ def files(figures: Path) -> dict[Path, str]:
 
 
 def stale(figures: Path) -> list[Path]:
-    """The page and the plots that are not as these figures say; and plots that they do not make."""
+    """Return the page and the plots that differ from these figures, and plots that do not belong to them."""
     wanted = files(figures)
     left = set((figures.parent / "plots").glob("*.svg")) - wanted.keys()
     differ = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
@@ -175,7 +175,7 @@ def main() -> int:
         prog="python -m bench.document",
         description="Make the tables and plots of the performance.md beside FILE from the figures in it.",
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="what `python -m bench --json` has written")
+    parser.add_argument("file", type=Path, metavar="FILE", help="the file that `python -m bench --json` has written")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 if something is not up to date"
     )
@@ -183,7 +183,7 @@ def main() -> int:
     changed = stale(arguments.file)
     if arguments.check:
         for path in changed:
-            print(f"{path} is not as {arguments.file} says; run python -m bench.document {arguments.file}")
+            print(f"{path} does not match {arguments.file}; run python -m bench.document {arguments.file}")
         return 1 if changed else 0
     wanted = files(arguments.file)
     for path in changed:

@@ -1,4 +1,4 @@
-"""The ground on which everything is measured: one server, a migrated template, fresh databases with rows in them."""
+"""Where everything is measured: one server, a migrated template, and fresh databases with rows in them."""
 
 from __future__ import annotations
 
@@ -147,6 +147,6 @@ async def fill(
 
 
 async def settle(connection: asyncpg.Connection) -> None:
-    """Let what the filling began come to rest."""
+    """Wait until the background work that the filling caused has ended."""
     await connection.fetch("select pg_stat_clear_snapshot()")
     await asyncio.sleep(1)

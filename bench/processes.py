@@ -16,7 +16,7 @@ _workers: list[subprocess.Popen[bytes]] = []
 
 
 class WorkerEnded(Exception):
-    """A worker is gone before the benchmark was done with it."""
+    """A worker ended before the benchmark did."""
 
 
 def family(pid: int) -> list[int]:
@@ -43,7 +43,7 @@ def memory(pids: list[int]) -> float:
 
 
 def cpu(pid: int) -> float:
-    """Seconds of CPU that a process, its descendants and those that it has outlived have used."""
+    """Return the CPU seconds of a process, its descendants, and those that have already ended."""
     ticks = 0
     for member in family(pid):
         if stat := _stat(member):
@@ -79,7 +79,7 @@ def worker(url: str, *options: str, app: str = "hf", may_end: bool = False) -> I
 
 
 def check_workers() -> None:
-    """Whoever waits for a worker's doing asks now and then whether it is still there."""
+    """Raise if a worker has ended; called regularly while the benchmark waits for one."""
     for process in _workers:
         if process.poll() is not None:
-            raise WorkerEnded(f"the worker ended with code {process.returncode}; what it said is above")
+            raise WorkerEnded(f"the worker ended with code {process.returncode}; its output is above")

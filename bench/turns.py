@@ -1,4 +1,4 @@
-"""Take turns between what is compared, so that a noisy machine disturbs all alike, and say how far it is."""
+"""Take turns between the cases, so that a noisy machine affects all of them alike, and show progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enqueueing from SQLAlchemy and Django: the same verb, awaited exactly when the connection is."""
+"""Enqueueing from SQLAlchemy and Django: the same call, awaited if the connection is async."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ async def send_receipt(order_id: int) -> None: ...
 
 
 def pay(session: Session, order_id: int) -> Job:
-    """In the session's transaction; whoever began it commits."""
+    """Enqueue in the session's transaction; the caller commits it."""
     session.execute(text("insert into orders values (:id)"), {"id": order_id})
     return send_receipt.on(session, key=f"order:{order_id}").enqueue(order_id)
 
@@ -27,7 +27,7 @@ async def pay_async(session: AsyncSession, order_id: int) -> Job:
 
 
 def pay_django(order: Any) -> Job:
-    """`order` is a model's instance; the job commits with its row."""
+    """`order` is an instance of a model; the job commits with its row."""
     from django.db import connection, transaction
 
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Pay some orders, roll one back, repeat one, work, and count."""
+"""Pay some orders, roll one back, send one request twice, run a worker, and count."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ async def main() -> None:
         async with conn.transaction():
             await pay(conn, order_id, 1999)
 
-    async with conn.transaction():  # the client did not get its answer, and asks again
+    async with conn.transaction():  # the client got no response, and retries
         await pay(conn, 9182, 1999)
 
     with suppress(CardRefused):

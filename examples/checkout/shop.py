@@ -19,17 +19,17 @@ create table if not exists mail (order_id int not null, idempotency_key text not
 async def send_receipt(ctx: Context, order_id: int) -> None:
     async with ctx.once(f"receipt:{order_id}") as first:
         if first:
-            await post_office(order_id, ctx.idempotency_key)
+            await mail_service(order_id, ctx.idempotency_key)
 
 
 @hf.task
 async def book_payment(ctx: TxContext, order_id: int, cents: int) -> None:
-    """In the same database: exactly once, because it commits with the completion."""
+    """Exactly once, because the row is in the same database and commits with the completion."""
     await ctx.tx.execute("insert into ledger values ($1, $2)", order_id, cents)
 
 
 async def pay(conn: asyncpg.Connection, order_id: int, cents: int) -> None:
-    """In the caller's transaction. A repeated request finds the jobs that the first one made."""
+    """Pay in the caller's transaction. A second request finds the jobs of the first one."""
     await conn.execute(
         "insert into orders values ($1, $2, true) on conflict (id) do update set paid = true", order_id, cents
     )
@@ -44,8 +44,8 @@ def database_url() -> str:
     return os.environ.get("HOLDFAST_DATABASE_URL") or os.environ["DATABASE_URL"]
 
 
-async def post_office(order_id: int, idempotency_key: str) -> None:
-    """Stands for a mail service; it writes down what it was asked to send."""
+async def mail_service(order_id: int, idempotency_key: str) -> None:
+    """Stands for a mail service; it records what it was asked to send."""
     conn = await asyncpg.connect(database_url())
     try:
         await conn.execute("insert into mail values ($1, $2)", order_id, idempotency_key)

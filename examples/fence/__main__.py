@@ -1,4 +1,4 @@
-"""Make a stale writer for real, and see it refused."""
+"""Make a real stale writer, and see it rejected."""
 
 import asyncio
 import os
@@ -33,14 +33,14 @@ async def main(folder: Path) -> None:
 
         with worker():
             await until(lambda: store.read(file, "terms"))
-            print(f"its lease ran out; another worker wrote {store.read(file, 'terms')}")
+            print(f"its lease expired; another worker wrote {store.read(file, 'terms')}")
             await publish.enqueue(str(file), "terms", "new")
             await until(lambda: (store.read(file, "terms") or ("",))[0] == "new")
             print(f"a later job wrote {store.read(file, 'terms')}")
 
         wake_children_of(sleeper)
         await until(lambda: refused.exists() and refused.read_text())
-        print(f"the first worker woke up: {refused.read_text().strip()}")
+        print(f"the first worker continued: {refused.read_text().strip()}")
         print(f"the document is {store.read(file, 'terms')}")
     await hf.close()
 

@@ -1,4 +1,4 @@
-"""Jobs that write one document each; several may write the same."""
+"""Jobs that write one document each; several may write the same one."""
 
 import os
 import signal
@@ -23,8 +23,8 @@ def publish(ctx: Context, file: str, name: str, body: str) -> None:
 
 
 def _sleep_here_for_the_demonstration(asked: Path) -> None:
-    """Stop this process, as a suspended machine would, if a file asks for it; once."""
+    """Stop this process once, as a suspended machine would, if a file asks for it."""
     if asked.exists():
         asked.rename(asked.with_name(asked.name.replace("stop", "stopped")))
         os.kill(os.getpid(), signal.SIGSTOP)
-        time.sleep(0.5)  # the signal stops all threads, but this one may run on for a moment
+        time.sleep(0.5)  # the signal stops all threads, but this one may continue for a moment

@@ -1,4 +1,4 @@
-"""A store outside the database that refuses stale writers."""
+"""A store outside the database that rejects stale writers."""
 
 import sqlite3
 from contextlib import closing
@@ -19,7 +19,7 @@ def create(file: Path) -> None:
 
 
 def write(file: Path, name: str, body: str, fence: int) -> None:
-    """Write under a fence. Check and write are one statement: nothing can come in between."""
+    """Write under a fence. The check and the write are one statement, so nothing can happen in between."""
     with closing(sqlite3.connect(file, timeout=10)) as store, store:
         if store.execute(GUARD, (name, body, fence)).rowcount == 0:
             raise LeaseLost(f"{name} was written under a later fence than {fence}")

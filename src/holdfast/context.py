@@ -1,4 +1,4 @@
-"""What a handler is told about its job, and what it may ask for."""
+"""What a handler knows about its job, and what it can ask for."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Desk(Protocol):
     """The part of the worker that serves its handlers."""
 
     async def ask(self, claim: Claim, question: Question) -> bool:
-        """The answer. Raises `LeaseLost` when the attempt does not own its job any more, or what ends it otherwise."""
+        """The answer. Raises `LeaseLost` if the attempt no longer owns its job, or whatever else ends the attempt."""
 
     def wait(self, work: Awaitable[Any]) -> Any:
-        """Run it on the worker's loop and wait, from a handler's thread."""
+        """Run it on the worker's event loop and wait for it in the handler's thread."""
 
 
 class Context:
-    """The job, its attempt, its fence. The first parameter of a handler that asks for it."""
+    """The job, its attempt and its fence. Handlers that need it take it as their first parameter."""
 
     def __init__(self, claim: Claim, desk: Desk) -> None:
         self._claim = claim
@@ -64,42 +64,42 @@ class Context:
 
     @property
     def generation(self) -> int:
-        """Of this job's row: one up at every claim."""
+        """How often this job has been claimed."""
         return self._claim.generation
 
     @property
     def fence(self) -> int:
-        """A number that only rises, across all jobs: a store that several jobs write can refuse a lower one."""
+        """A number that rises with every claim of any job. Another store can use it to reject stale writers."""
         return self._claim.fence
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of this job: hand it to services that deduplicate."""
+        """The same for every attempt of this job: pass it to services that deduplicate."""
         return self._claim.idempotency_key or str(self._claim.id)
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What the producer sent along, such as `traceparent`."""
+        """The headers that the producer set, such as `traceparent`."""
         return msgspec.json.decode(self._claim.headers) if self._claim.headers else {}
 
     @property
     def stopping(self) -> bool:
-        """True once this attempt should end: its lease is lost, its job cancelled, or its time over."""
+        """True once this attempt should stop: its lease is lost, its job was cancelled, or it timed out."""
         return self._stopped.is_set()
 
     def check(self) -> None:
-        """Raise `LeaseLost`, `Cancelled` or `Timeout` once this attempt should end. For long synchronous work."""
+        """Raise `LeaseLost`, `Cancelled` or `Timeout` once this attempt should stop. For long synchronous work."""
         if self._stop is not None:
             raise self._stop
 
     def wait_stopping(self, timeout: float | None = None) -> bool:
-        """Sleep until this attempt should end, at most `timeout` seconds. For synchronous handlers."""
+        """Wait until this attempt should stop, at most `timeout` seconds. For synchronous handlers."""
         return self._stopped.wait(timeout)
 
     def once(self, key: str) -> Once:
-        """`async with ctx.once(key) as first:` – True the first time, False after a block has finished.
+        """`async with ctx.once(key) as first:` `first` is True until one such block has finished, then False.
 
-        The marker is durable and written when the block ends without an exception. Handlers that are not async write
+        The marker is durable. It is written when the block ends without an exception. Handlers that are not async use
         `with ctx.once(key) as first:`.
         """
         return Once(self._desk, self._claim, check_key("key", key))
@@ -111,12 +111,12 @@ class Context:
 
 
 class TxContext(Context):
-    """A context with a transaction: what is written through `tx` commits together with the completion, fenced."""
+    """A context with a transaction: what you write through `tx` commits together with the completion, fenced."""
 
     def __init__(self, claim: Claim, desk: Desk, tx: Connection) -> None:
         super().__init__(claim, desk)
         self.tx = tx
-        """An asyncpg connection inside a transaction at READ COMMITTED. Do not commit it; returning does."""
+        """An asyncpg connection in a transaction (READ COMMITTED), which commits when the handler returns."""
 
 
 class Once(AbstractAsyncContextManager[bool], AbstractContextManager[bool]):

@@ -1,28 +1,28 @@
-"""Every error of Holdfast, one small tree.
+"""All errors of Holdfast, in one small tree.
 
     HoldfastError
-    ├── InvalidInput            bad input, refused before anything was stored; names the field
+    ├── InvalidInput            bad input, rejected before anything was stored; names the field
     │   ├── InvalidPayload      arguments that are not strict JSON, too large, too deep, or of the wrong type
-    │   └── IdempotencyConflict an idempotency key that already stands for other work
+    │   └── IdempotencyConflict an idempotency key that already belongs to other work
     ├── ConfigurationError      a task, setting or server that cannot work as asked
     │   ├── SchemaError         the database's schema is missing, older or newer than this release
-    │   └── UnsafeServer        a standby, or a server that may forget a commit
+    │   └── UnsafeServer        a standby, or a server that may lose a commit
     ├── NotInTransaction        on(connection) outside a transaction
-    ├── LeaseLost               this attempt no longer owns its job; nothing it writes counts
+    ├── LeaseLost               this attempt no longer owns its job; nothing that it writes counts
     ├── Cancelled               this job was cancelled while it ran
     ├── Timeout                 this attempt ran longer than its task allows
     ├── Unreachable             the server did not answer; whether the call took effect is unknown
-    ├── Contended               the server refused this time; nothing was done
+    ├── Contended               a deadlock or a lock that could not be acquired; nothing was done
     └── NotFound                no such job, queue or worker
 
-Each message says what was expected, what came, and what to do.
+Each message says what was expected, what was found, and what to do.
 """
 
 from __future__ import annotations
 
 
 class HoldfastError(Exception):
-    """The root of the tree."""
+    """The base class of all errors of Holdfast."""
 
 
 class InvalidInput(HoldfastError, ValueError):
@@ -39,11 +39,11 @@ class InvalidPayload(InvalidInput):
 
 
 class IdempotencyConflict(InvalidInput):
-    """The key stands for other work. The caller's transaction is intact."""
+    """The key belongs to other work. The caller's transaction is intact."""
 
 
 class ConfigurationError(HoldfastError):
-    """Something was declared or set in a way that cannot work."""
+    """A task, a setting or a server that cannot work as configured."""
 
 
 class SchemaError(ConfigurationError):
@@ -51,15 +51,15 @@ class SchemaError(ConfigurationError):
 
 
 class UnsafeServer(ConfigurationError):
-    """This server may lose an acknowledged commit, or takes no writes."""
+    """This server may lose an acknowledged commit, or accepts no writes."""
 
 
 class NotInTransaction(HoldfastError):
-    """A caller's connection was handed over outside a transaction."""
+    """The connection given to on() has no open transaction."""
 
 
 class LeaseLost(HoldfastError):
-    """Another owner may hold the job. Stop; whatever this attempt would write is refused."""
+    """Another worker may own the job now. Stop: whatever this attempt writes is rejected."""
 
 
 class Cancelled(HoldfastError):
@@ -71,19 +71,19 @@ class Timeout(HoldfastError):
 
 
 class Unreachable(HoldfastError):
-    """The server did not answer. Whether the call took effect is unknown; repeating it under the same id is safe."""
+    """The server did not answer. Whether the call took effect is unknown; retrying it under the same id is safe."""
 
     def __init__(self, message: str, *, silent: bool = False, alone: bool = False) -> None:
         super().__init__(message)
         self.silent = silent
-        """Did nothing come at all, not even a refusal?"""
+        """Whether nothing arrived at all, not even an error."""
         self.alone = silent or alone
-        """Is it perhaps only we who are cut off or refused, while the server works for others?"""
+        """Whether perhaps only we are cut off or rejected, while the server works for others."""
 
 
 class Contended(HoldfastError):
-    """The server refused this time (a deadlock, a lock not to be had). Nothing was done; it may be repeated."""
+    """A deadlock, or a lock that could not be acquired. Nothing was done; the call can be retried."""
 
 
 class NotFound(HoldfastError):
-    """There is no such thing."""
+    """There is no such job, queue or worker."""

@@ -1,4 +1,4 @@
-"""Find an application by its address, `module:attribute`, what it serves, and a fast event loop if there is one."""
+"""Find an application by its import path, `module:attribute`, what it serves, and a fast event loop if there is one."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from .app import Holdfast
 
 
-def load_app(address: str) -> Holdfast:
+def load_app(import_path: str) -> Holdfast:
     """Import the module, from the current folder too, and return its Holdfast."""
     from .app import Holdfast
 
-    module_name, colon, attribute = address.rpartition(":")
+    module_name, colon, attribute = import_path.rpartition(":")
     if not colon or not module_name or not attribute:
-        raise ConfigurationError(f"app: expected module:attribute, such as shop.jobs:hf, got {address!r}")
+        raise ConfigurationError(f"app: expected module:attribute, such as shop.jobs:hf, got {import_path!r}")
     if not all(part.isidentifier() for part in module_name.split(".")) or module_name.endswith(".py"):
         raise ConfigurationError(
-            f"app: expected a module, such as {_as_module(module_name)}:{attribute}, not a file; got {address!r}"
+            f"app: expected a module, such as {_as_module(module_name)}:{attribute}, not a file; got {import_path!r}"
         )
     module = import_module(module_name)
     app = getattr(module, attribute, None)
@@ -38,7 +38,7 @@ def load_app(address: str) -> Holdfast:
     got = f"got a {type(app).__name__}" if hasattr(module, attribute) else f"but {module_name} has no {attribute!r}"
     there = [f"{module_name}:{name}" for name, value in vars(module).items() if isinstance(value, Holdfast)]
     hint = f"It has {', '.join(there)}" if there else f"There is none in {module_name}; make one: hf = Holdfast()"
-    raise ConfigurationError(f"app: expected {address} to be a Holdfast, {got}. {hint}")
+    raise ConfigurationError(f"app: expected {import_path} to be a Holdfast, {got}. {hint}")
 
 
 def _as_module(path: str) -> str:
@@ -48,7 +48,7 @@ def _as_module(path: str) -> str:
 
 
 def import_module(name: str) -> ModuleType:
-    """As `import`, from the current folder too, and with words for what is wrong with it."""
+    """Import it, from the current folder too; errors say what is wrong."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -64,7 +64,7 @@ def import_module(name: str) -> ModuleType:
 
 
 def _their_part(error: Exception) -> str:
-    """The traceback without the frames that led to the module, and without ours."""
+    """The traceback without the frames of importlib and of Holdfast."""
     ours = str(Path(__file__).parents[1])
     shown = traceback.TracebackException.from_exception(error)
     kept = [
@@ -75,7 +75,7 @@ def _their_part(error: Exception) -> str:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop when it is installed (the extra `speed`), else asyncio's own."""
+    """uvloop if it is installed (the extra `speed`), otherwise asyncio's own loop."""
     try:
         import uvloop
     except ImportError:
@@ -83,16 +83,16 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def served(app: Holdfast, queues: Sequence[str] = (), address: str | None = None) -> Served:
-    """What a worker of this application serves: the queues named, else those of its tasks."""
+def served(app: Holdfast, queues: Sequence[str] = (), import_path: str | None = None) -> Served:
+    """What a worker of this application serves: these queues, or by default those of its tasks."""
     definitions = {kind: task.definition for kind, task in app.tasks.items()}
-    if address is None and any(definition.runs is Runs.IN_PROCESS for definition in definitions.values()):
-        address = address_of(app)
+    if import_path is None and any(definition.runs is Runs.IN_PROCESS for definition in definitions.values()):
+        import_path = import_path_of(app)
     chosen = list(queues) or sorted({definition.queue for definition in definitions.values()})
-    return Served(app._database, definitions, chosen, address, list(app.schedules.values()))
+    return Served(app._database, definitions, chosen, import_path, list(app.schedules.values()))
 
 
-def address_of(app: Holdfast) -> str:
+def import_path_of(app: Holdfast) -> str:
     """Where a new process finds this application: a module that holds it under a name."""
     definitions = [task.definition for task in app.tasks.values()]
     apart = [definition.function for definition in definitions if definition.runs is Runs.IN_PROCESS]
@@ -102,7 +102,7 @@ def address_of(app: Holdfast) -> str:
         attribute = next((key for key, value in list(getattr(module, "__dict__", {}).items()) if value is app), None)
         spec = getattr(module, "__spec__", None)  # a script has none, and cannot be imported
         if attribute is not None and spec is not None:
-            # Best a module that it needs anyhow. Last the program itself: to import it may be to run it.
+            # First choice: a module that it needs anyway. Last: the main program, because importing it may run it.
             found.append((name == "__main__", name not in needed, f"{spec.name}:{attribute}"))
     if found:
         return min(found)[-1]

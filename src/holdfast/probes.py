@@ -1,8 +1,8 @@
-"""Named points where a crash matters. Free in production; the fault tests arm them.
+"""Named points in the code where a crash matters. They cost nothing in production; the fault tests arm them.
 
 `HOLDFAST_PROBES="claim.after=kill@/tmp/marker,complete.before=stop"` arms probes of a process and of its children.
-Actions: `kill` (SIGKILL to this process), `stop` (SIGSTOP), `raise`. With `@PATH` the action happens once: whoever
-creates the file acts, everybody else passes.
+Actions: `kill` (SIGKILL to this process), `stop` (SIGSTOP), `raise`. With `@PATH`, the action happens once: in the
+process that creates the file.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 NAMES = frozenset(
     {
         "claim.before",
-        "claim.after",  # the claim is committed, nothing is known of it here
-        "run.before",  # the row is held and counted as started, the handler is not called yet
+        "claim.after",  # the claim is committed, but this process does not know the result
+        "run.before",  # the row is held and marked as started; the handler is not called yet
         "run.after",  # the handler has returned
-        "once.before",  # the effect of a once() block happened, its marker is not written
+        "once.before",  # the effect of a once() block has happened; its marker is not written
         "once.after",
         "tx.before_commit",
         "tx.after_commit",
@@ -37,7 +37,7 @@ NAMES = frozenset(
 
 
 class ProbeRaised(Exception):
-    """What an armed `raise` raises."""
+    """Raised by the action `raise`."""
 
 
 def _parse(text: str) -> dict[str, tuple[str, str]]:
@@ -46,7 +46,7 @@ def _parse(text: str) -> dict[str, tuple[str, str]]:
         name, _, action = item.partition("=")
         action, _, marker = action.partition("@")
         if name not in NAMES or action not in {"kill", "stop", "raise"}:
-            raise ValueError(f"HOLDFAST_PROBES: {item!r} is not NAME=kill|stop|raise[@PATH] with a known name")
+            raise ValueError(f"HOLDFAST_PROBES: expected NAME=kill|stop|raise[@PATH] with a known name, got {item!r}")
         armed[name] = (action, marker)
     return armed
 
@@ -77,7 +77,7 @@ def _act(name: str) -> None:
 
 
 def _pass(name: str) -> None:
-    """Nothing is armed."""
+    """Do nothing: no probe is armed."""
 
 
 probe = _act if _armed else _pass

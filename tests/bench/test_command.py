@@ -49,7 +49,7 @@ def test_an_interrupt_keeps_what_was_measured_and_leaves_no_process(tmp_path: Pa
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         rest = process.stdout.read()
     assert process.returncode == 130, "".join(said) + rest
-    assert "interrupted: what was not measured is missing above" in rest
+    assert "interrupted: the table shows only what was measured" in rest
     assert "one per commit" in figures.read_text(encoding="utf-8")
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in there))
 

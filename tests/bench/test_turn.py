@@ -73,7 +73,7 @@ def test_an_interrupt_shows_whole_pairs_and_leaves_no_process_and_no_folder(repo
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         rest = process.stdout.read()
     assert process.returncode == 130, "".join(said) + rest
-    assert "interrupted: only whole pairs of turns count" in rest
+    assert "interrupted: only complete pairs of turns count" in rest
     assert "one per commit" in rest and "no-op jobs" not in rest
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in there))
     assert [path.name for path in (repository / "build").iterdir()] == ["compare.json"]

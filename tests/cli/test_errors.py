@@ -129,7 +129,7 @@ def test_a_server_without_ssl(tmp_path: Path) -> None:
         for words in (["stats"], ["migrate"], ["health"]):
             answer = Shell(f"{server.url}?sslmode=require", tmp_path)(*words)
             assert answer.code == 1
-            assert "the server has no SSL, and sslmode asks for it" in answer.all
+            assert "the server has no SSL, but sslmode requires it" in answer.all
             assert "cannot reach" not in answer.all
 
 

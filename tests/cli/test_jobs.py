@@ -108,7 +108,7 @@ def test_revive_by_id(shell: Shell) -> None:
     again = shell("dead", "revive", str(id), "--json")
     assert again.code == 1
     assert '"revived": []' in again.out
-    assert f"not dead letters, or held by another operator just now: {id}" in again.err
+    assert f"not dead letters, or locked by another operator: {id}" in again.err
 
 
 def test_revive_by_filter_asks_and_can_be_tried_dry(shell: Shell) -> None:
@@ -130,7 +130,7 @@ def test_revive_by_filter_asks_and_can_be_tried_dry(shell: Shell) -> None:
 def test_revive_wants_ids_or_a_filter(shell: Shell, flags: list[str]) -> None:
     answer = shell("dead", "revive", *flags)
     assert answer.code == 2
-    assert "by id, or by a filter" in answer.err
+    assert "by id or by a filter" in answer.err
 
 
 def test_pause_and_resume(shell: Shell) -> None:
@@ -142,7 +142,7 @@ def test_pause_and_resume(shell: Shell) -> None:
     assert (queue["queue"], queue["pending"], queue["paused_at"] is None) == ("mail", 1, False)
     (job,) = shell("job", "list", "--json").json
     assert "queue mail is paused" in shell("job", "show", job["id"], "--json").json["next"]
-    assert shell("queue", "resume", "mail").out.strip() == "queue mail is served"
+    assert shell("queue", "resume", "mail").out.strip() == "queue mail is not paused"
     assert shell("queue", "list", "--json").json[0]["paused_at"] is None
 
 
@@ -157,7 +157,7 @@ def test_stats(shell: Shell) -> None:
     assert 100 <= facts["claim_age"] < 130
     assert facts["unclaimable"][0]["reason"] == "no live worker serves this queue"
     text = shell("stats").out
-    for words in ("depth        1 pending", "claim age    10", "retry rate   0.0%", "nobody can run:"):
+    for words in ("depth        1 pending", "claim age    10", "retry rate   0.0%", "no worker can run:"):
         assert words in text
 
 

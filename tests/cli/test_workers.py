@@ -29,12 +29,12 @@ def statuses(shell: Shell) -> dict[str, str]:
 def test_drain_by_name(fleet: Shell) -> None:
     answer = fleet("workers", "drain", "a-2", "b-2", "--yes")
     assert answer.code == 0
-    assert answer.out == "a-2 drains\nb-2 drains already or has ended\n"
+    assert answer.out == "a-2 is draining\nb-2 was draining already, or has ended\n"
     assert statuses(fleet) == {"a-1": "alive", "a-2": "draining", "b-1": "alive", "b-2": "draining", "b-3": "dead"}
 
 
 def test_drain_a_host(fleet: Shell) -> None:
-    assert fleet("workers", "drain", "--host", "north", "--yes").out == "a-1 drains\na-2 drains\n"
+    assert fleet("workers", "drain", "--host", "north", "--yes").out == "a-1 is draining\na-2 is draining\n"
     assert statuses(fleet)["b-1"] == "alive"
     assert fleet("workers", "drain", "--host", "west", "--yes").out == "no worker to drain\n"
 

@@ -39,7 +39,7 @@ def test_checkout(database_url: str) -> None:
 @pytest.mark.faults
 def test_fence(database_url: str) -> None:
     said = run("examples.fence", database_url)
-    assert "the first worker woke up: old: terms was written under a later fence than 1" in said
+    assert "the first worker continued: old: terms was written under a later fence than 1" in said
     assert "the document is ('new', " in said
 
 

@@ -19,7 +19,7 @@ def test_named_folder_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 def test_named_folder_without_postgres_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOLDFAST_POSTGRES_BIN", str(tmp_path))
-    with pytest.raises(EmbeddedPostgresError, match=r"HOLDFAST_POSTGRES_BIN names .* missing: postgres, initdb"):
+    with pytest.raises(EmbeddedPostgresError, match=r"HOLDFAST_POSTGRES_BIN is .* missing: postgres, initdb"):
         find_bin_folder()
 
 

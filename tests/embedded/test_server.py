@@ -124,7 +124,7 @@ def test_bad_setting_is_told_with_the_servers_own_words() -> None:
 
 
 def test_settings_it_must_choose_itself_are_refused() -> None:
-    with pytest.raises(EmbeddedPostgresError, match="chooses port itself"):
+    with pytest.raises(EmbeddedPostgresError, match="sets port itself"):
         EmbeddedPostgres(settings={"port": 5432})
 
 

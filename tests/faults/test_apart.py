@@ -114,7 +114,7 @@ def test_what_it_forks_can_be_ended_and_cannot_ask_for_it(fleet: Fleet) -> None:
     job = fleet.inbox.enqueue("fork", max_attempts=1)
     fleet.inbox.wait(job)
     assert fleet.inbox.job(job)["result"] == [
-        -signal.SIGTERM, "once('from afar'): the handler's process can ask for it, not one that it forked",
+        -signal.SIGTERM, "once('from afar'): call it in the handler's process, not in one that it forked",
     ]  # fmt: skip
 
 

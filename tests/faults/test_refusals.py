@@ -91,7 +91,7 @@ def test_a_role_that_may_not_connect(fleet: Fleet, stranger: str) -> None:
 @pytest.mark.parametrize("setting", ["nonsense", "shared_buffers"])
 def test_options_that_the_server_does_not_take(fleet: Fleet, setting: str) -> None:
     fleet.inbox.url += f"?options=-c%20{setting}%3D1"
-    refused(fleet, "refused the URL's options", setting)
+    refused(fleet, "rejected the URL's options", setting)
 
 
 def test_a_server_that_comes_later(own_postgres: EmbeddedPostgres, own_fleet: Fleet) -> None:

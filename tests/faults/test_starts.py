@@ -35,7 +35,7 @@ def test_a_handler_s_process_killed_while_it_starts_is_started_again(fleet: Flee
 def test_a_handler_s_process_out_of_memory_while_it_starts_is_started_again(fleet: Fleet, tmp_path: Path) -> None:
     (tmp_path / "memory").touch()
     worker = launch(fleet, tmp_path)
-    wait_until(lambda: "had not enough memory, process slots or open files before it had loaded" in worker.log)
+    wait_until(lambda: "did not have enough memory, process slots or open files before it had loaded" in worker.log)
     (tmp_path / "memory").unlink()
     fleet.inbox.wait(fleet.inbox.enqueue("compute"), seconds=30)
     assert worker.drain() == 0

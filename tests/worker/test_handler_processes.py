@@ -17,7 +17,7 @@ from tests.support.waiting import until, wait_until
 
 from holdfast import ConfigurationError, Holdfast, LeaseLost, Timeout
 from holdfast.context import Desk
-from holdfast.loading import address_of
+from holdfast.loading import import_path_of
 from holdfast.model.ids import new_id
 from holdfast.model.job import Claim
 from holdfast.model.occurrences import Occurrences
@@ -295,5 +295,5 @@ def test_only_plain_functions_take_a_process() -> None:
         async def resize() -> None: ...
 
     with pytest.raises(ConfigurationError, match="no imported module holds this Holdfast"):
-        address_of(hf)
-    assert address_of(apart.hf) == "tests.apps.apart:hf"
+        import_path_of(hf)
+    assert import_path_of(apart.hf) == "tests.apps.apart:hf"

@@ -1,8 +1,8 @@
-"""How a worker waits for more: awake while jobs come thick and fast, else asleep; and what a call in vain costs."""
+"""How a worker waits for more: awake while jobs come close and fast, else asleep; and what a call in vain costs."""
 
 import pytest
 
-from holdfast.worker.claiming.pace import BRISK, DEAF, FORGOTTEN, LINGER, LOOKS, THICK, Pace
+from holdfast.worker.claiming.pace import BRISK, CLOSE, DEAF, FORGOTTEN, LINGER, LOOKS, Pace
 
 
 def after(jobs: int, gap: float) -> tuple[Pace, float]:
@@ -45,23 +45,23 @@ def test_many_at_once_are_many() -> None:
     assert pace.stays_awake(now)
 
 
-def test_calls_in_vain_cost_more_and_more_up_to_a_bound() -> None:
+def test_wake_ups_for_nothing_cost_more_and_more_up_to_a_bound() -> None:
     pace, now = after(1, 1)
-    deaf = [pace.in_vain(now + n * 0.01) for n in range(10)]
+    deaf = [pace.woken_for_nothing(now + n * 0.01) for n in range(10)]
     assert deaf[0] == 0, "the next call may be for us"
     assert deaf == sorted(deaf)
     assert deaf[-1] == DEAF
 
 
-def test_calls_in_vain_are_forgotten_when_something_was_found_and_after_a_while() -> None:
+def test_wake_ups_for_nothing_are_forgotten_when_something_was_found_and_after_a_while() -> None:
     pace, now = after(1, 1)
     for n in range(5):
-        pace.in_vain(now + n * 0.01)
+        pace.woken_for_nothing(now + n * 0.01)
     pace.found(1, now + 0.06)
-    assert pace.in_vain(now + 0.07) == 0
+    assert pace.woken_for_nothing(now + 0.07) == 0
     for n in range(5):
-        pace.in_vain(now + 0.1 + n * 0.01)
-    assert pace.in_vain(now + 0.2 + FORGOTTEN) == 0
+        pace.woken_for_nothing(now + 0.1 + n * 0.01)
+    assert pace.woken_for_nothing(now + 0.2 + FORGOTTEN) == 0
 
 
 def test_a_stream_is_noticed_after_a_few_jobs() -> None:
@@ -72,6 +72,6 @@ def test_a_stream_is_noticed_after_a_few_jobs() -> None:
 def test_it_naps_for_a_part_of_the_time_between_two_jobs_and_not_at_all_when_timers_are_too_coarse() -> None:
     pace, now = after(100, BRISK / 2)
     assert pace.nap(now) == pytest.approx(BRISK / 8)
-    thick, now = after(100, THICK / 2)
-    assert thick.nap(now) == 0
-    assert thick.nap(now + 0.04) == pytest.approx(0.01), "longer naps as nothing comes"
+    close, now = after(100, CLOSE / 2)
+    assert close.nap(now) == 0
+    assert close.nap(now + 0.04) == pytest.approx(0.01), "longer naps as nothing comes"

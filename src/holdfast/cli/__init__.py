@@ -55,7 +55,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """The `holdfast` command. Errors of ours are messages, not tracebacks."""
+    """The `holdfast` command. Holdfast's own errors are printed as messages, not as tracebacks."""
     try:
         cli.main(prog_name="holdfast", standalone_mode=True)
     except HoldfastError as error:

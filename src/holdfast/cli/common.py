@@ -1,4 +1,4 @@
-"""What the commands share: the installation they speak to, and how they answer."""
+"""What the commands share: how they find the installation, and how they print."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def _say_pooler(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    """By the variable, which reaches applications that are loaded by name, and worker processes, as well."""
+    """Set the variable, which also reaches applications that are loaded by name, and worker processes."""
     if given:
         os.environ["HOLDFAST_POOLER"] = "1"
 
@@ -39,7 +39,7 @@ pooler_option = click.option(
     show_envvar=True,
     expose_value=False,
     callback=_say_pooler,
-    help="There is a transaction pooler in between, such as PgBouncer.",
+    help="Connect through a transaction pooler, such as PgBouncer.",
 )
 _schema_option = click.option(
     "--schema",
@@ -52,20 +52,20 @@ _schema_option = click.option(
 
 
 def schema_option(command: Callable[P, T]) -> Callable[P, T]:
-    """`--schema`, and `--pooler`: which installation, and the way to it."""
+    """Add `--schema` and `--pooler`."""
     return _schema_option(pooler_option(command))
 
 
-json_option = click.option("--json", "as_json", is_flag=True, envvar="HOLDFAST_JSON", help="Answer with JSON.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+json_option = click.option("--json", "as_json", is_flag=True, envvar="HOLDFAST_JSON", help="Print JSON.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 class Refused(HoldfastError):
-    """The server said no."""
+    """The server rejected a statement."""
 
 
 def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
-    """Run a command's work against the installation, and close what it opened."""
+    """Run a command's work on the installation, then close its connections."""
 
     async def session() -> T:
         app = Holdfast(schema=schema)
@@ -93,7 +93,7 @@ def _in_words(error: asyncpg.PostgresError, app: Holdfast) -> HoldfastError:
     if isinstance(translated, HoldfastError):
         return translated
     more = " ".join(f"({text})" for text in (error.detail, error.hint) if text)
-    return Refused(f"the server refused: {error.message} {more}".rstrip())
+    return Refused(f"the server rejected it: {error.message} {more}".rstrip())
 
 
 def plain(row: Mapping[str, Any] | asyncpg.Record) -> dict[str, Any]:
@@ -116,12 +116,12 @@ def print_json(value: Any) -> None:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """JSON escapes only some control characters by itself; a terminal obeys others, too."""
+    """JSON escapes only some control characters; a terminal obeys others, too."""
     return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], empty: str) -> None:
-    """Columns in plain text, as wide as they need."""
+    """Print columns of plain text, as wide as their content."""
     if not rows:
         click.echo(empty)
         return
@@ -146,18 +146,18 @@ def text(value: Any) -> str:
 
 
 def safe(value: str, width: int = 80) -> str:
-    """One line without control characters: what is stored may not steer a terminal."""
+    """One line without control characters, so that stored text cannot control a terminal."""
     line = printable(value.split("\n")[0])
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 def printable(value: str) -> str:
-    """Without control characters but the line's end."""
+    """Without control characters, except line ends."""
     return "".join(c if c.isprintable() or c == "\n" else "·" for c in value)
 
 
 def complain(message: str, code: int = 1) -> NoReturn:
-    """End with a message instead of a traceback."""
+    """Exit with a message instead of a traceback."""
     click.echo(f"holdfast: {printable(message)}", err=True)
     sys.exit(code)
 

@@ -18,8 +18,8 @@ def _filters(function: Any) -> Any:
     for option in (
         click.option("-q", "--queue"),
         click.option("--kind"),
-        click.option("--error", help="Text that the last error contains."),
-        click.option("--since", help="Died within this long, such as 2h."),
+        click.option("--error", help="The last error contains this text."),
+        click.option("--since", help="Became a dead letter within this time, such as 2h."),
     ):
         function = option(function)
     return function
@@ -34,7 +34,7 @@ async def _find(
 
 @click.group()
 def command() -> None:
-    """Look at dead letters, and revive them."""
+    """List and revive dead letters."""
 
 
 @command.command("list")
@@ -61,9 +61,9 @@ def list_(
     "everything",
     is_flag=True,
     envvar="HOLDFAST_DEAD_REVIVE_ALL",
-    help="Every dead letter that the filters leave.",
+    help="Every dead letter that matches the filters.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be revived, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be revived, and change nothing.")
 @yes_option
 @json_option
 @schema_option
@@ -79,10 +79,10 @@ def revive(
     as_json: bool,
     schema: str,
 ) -> None:
-    """Make dead letters pending again, with a full set of attempts: by id, or by filter."""
+    """Make dead letters pending again, with a full set of attempts. Choose them by id or by filter."""
     filtered = everything or any((queue, kind, error, since))
     if bool(ids) == bool(filtered):
-        raise click.UsageError("name the dead letters by id, or by a filter (or --all), and not both")
+        raise click.UsageError("choose the dead letters by id or by a filter (or --all), not both")
     chosen = list(ids) or [row["id"] for row in run(schema, lambda app: _find(app, queue, kind, error, since, _ALL))]
     if dry_run:
         if as_json:
@@ -108,4 +108,4 @@ def revive(
         click.echo(f"revived {len(revived)} of {len(chosen)}")
     if missed := sorted(set(ids) - set(revived)):
         names = ", ".join(map(str, missed))
-        raise NotFound(f"not dead letters, or held by another operator just now: {names}; see holdfast job show ID")
+        raise NotFound(f"not dead letters, or locked by another operator: {names}; see holdfast job show ID")

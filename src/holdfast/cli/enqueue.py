@@ -11,19 +11,19 @@ from ..model.payload import encode
 from .common import json_option, print_json, run, schema_option
 
 EXAMPLE = """'{"name": "Ada"}'"""
-"""As it is typed: the shell takes the outer quotes away."""
+"""As it is typed: the shell removes the outer quotes."""
 
 
 @click.command()
 @click.argument("kind")
 @click.argument("arguments", default="{}")
 @click.option("-q", "--queue", default="default", show_default=True)
-@click.option("--key", help="Jobs of one key belong together.")
+@click.option("--key", help="What the job belongs to; order holds within a key.")
 @click.option("--delay", help="Run it after this long, such as 5m.")
 @click.option("--priority", type=click.IntRange(0, 3), default=1, show_default=True, help="0 runs first.")
-@click.option("--idempotency-key", help="Enqueue once under this key; a repetition finds the first job.")
+@click.option("--idempotency-key", help="Enqueue one job under this key, however often you run this.")
 @click.option("--max-attempts", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--version", type=click.IntRange(1), default=1, show_default=True, help="Of the payload.")
+@click.option("--version", type=click.IntRange(1), default=1, show_default=True, help="Version of the payload.")
 @json_option
 @schema_option
 def command(
@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Enqueue a job of KIND with ARGUMENTS, a JSON object.
 
-    No application is loaded, so nothing is known of the task: the job goes to queue `default` unless -q names its
-    queue, and the arguments are only checked when it runs.
+    This does not load your application, so it does not know the task: the job goes to the queue `default` unless you
+    pass -q, and the arguments are checked only when the job runs.
     """
     check_name("kind", kind)
     try:

@@ -15,11 +15,11 @@ from .stats import gather
 
 @click.command()
 @click.option("--max-age", type=DURATION, default="60s", show_default=True, help="How long due work may wait.")
-@click.option("--no-workers", is_flag=True, help="Do not ask for a live worker.")
+@click.option("--no-workers", is_flag=True, help="Healthy without a live worker, too.")
 @json_option
 @schema_option
 def command(max_age: float, no_workers: bool, as_json: bool, schema: str) -> None:
-    """For probes: exit with 0 when work is accepted, safe and run; with 1 and the reasons when not."""
+    """For probes: exit with 0 if work is accepted, safe and run; otherwise print the reasons and exit with 1."""
 
     async def work(app: Holdfast) -> dict[str, Any]:
         try:
@@ -60,7 +60,7 @@ async def _examine(app: Holdfast, max_age: float, no_workers: bool) -> dict[str,
 
 
 def _sweeping(facts: dict[str, Any], max_age: float) -> list[str]:
-    """What is wrong with the sweep: it fails, it is due and does not run, or it cannot have the rows."""
+    """What is wrong with the sweep: it fails, it is overdue, or it cannot lock the rows."""
     (sweep,) = (chore for chore in facts["chores"] if chore["name"] == "sweep")
     stuck = "a job is" if sweep["backlog"] == 1 else f"{sweep['backlog']} jobs are"
     waits = (sweep["oldest"] or 0.0) > max_age
@@ -82,7 +82,7 @@ def _sweeping(facts: dict[str, Any], max_age: float) -> list[str]:
 
 
 def _overdue(sweep: dict[str, Any], facts: dict[str, Any], max_age: float, waits: bool) -> bool:
-    """Should it have run by now? Who has just started lets others' keepers come first, and who waits needs it now."""
+    """Should it have run by now? Only if rows wait for it, and a worker has lived long enough to sweep."""
     if sweep["ago"] is None:
         return waits
     silent = min(sweep["ago"], facts["up"]) if facts["live_workers"] and not waits else sweep["ago"]

@@ -17,11 +17,11 @@ ENDED = ["completed", *(status.value for status in Final)]
 
 @click.group()
 def command() -> None:
-    """Look at jobs, and cancel them."""
+    """List, show and cancel jobs."""
 
 
 @command.command("list")
-@click.option("--status", type=click.Choice([*LIVE, *ENDED]), help="Default: all that are live.")
+@click.option("--status", type=click.Choice([*LIVE, *ENDED]), help="Default: all live ones.")
 @click.option("-q", "--queue")
 @click.option("--kind")
 @click.option("--limit", type=click.IntRange(1, 10000), default=50, show_default=True)
@@ -73,7 +73,7 @@ def show(id: UUID, as_json: bool, schema: str) -> None:
 
 
 def _print_trace(errors: list[dict[str, Any]]) -> None:
-    """Where the last attempt failed; those before it are in --json."""
+    """Print where the last attempt failed; --json has the earlier ones."""
     trace = str((errors[-1].get("trace") if errors else None) or "")
     for line in trace.splitlines():
         click.echo(safe(f"    {line}", 200))
@@ -85,7 +85,7 @@ def _print_trace(errors: list[dict[str, Any]]) -> None:
 @yes_option
 @schema_option
 def cancel(id: UUID, reason: str, yes: bool, schema: str) -> None:
-    """Cancel a job: one that waits ends at once, the handler of one that runs is told. A dead letter stays as it is."""
+    """Cancel a job. A waiting job ends at once; the handler of a running one is told to stop. Not for dead letters."""
     if not yes:
         click.confirm(f"Cancel job {id}?", abort=True)
     status = run(schema, lambda app: app.cancel(id, reason))

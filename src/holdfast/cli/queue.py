@@ -9,12 +9,12 @@ from ..definitions import OnFailure
 from .common import json_option, plain, print_json, print_table, run, schema_option, yes_option
 
 PAGES = 2000
-"""Of the inbox, 8 KiB each: the most that the report of keys reads."""
+"""The most pages of the inbox, 8 KiB each, that the report of keys reads."""
 
 
 @click.group()
 def command() -> None:
-    """Look at queues and their keys; pause, resume and set up queues."""
+    """List, pause, resume and configure queues; list their keys."""
 
 
 @command.command("list")
@@ -41,12 +41,11 @@ def list_(as_json: bool, schema: str) -> None:
 @click.argument("queue")
 @click.option("--ordered/--no-ordered", default=None, help="One job at a time and in order, per key.")
 @click.option("--on-failure", type=click.Choice(["block", "skip"]), default=None,
-              help="A failed job of an ordered key holds up the next ones until it succeeds or is a dead letter, or "
-              "is skipped while it waits for its retry.")  # fmt: skip
+              help="While a failed job of an ordered key waits for its retry, the next ones wait, or run.")  # fmt: skip
 @click.option("--owned/--no-owned", default=None, help="Each bucket of keys is claimed by one live worker.")
 @schema_option
 def set_(queue: str, ordered: bool | None, on_failure: OnFailure | None, owned: bool | None, schema: str) -> None:
-    """Say how the jobs of QUEUE run that are enqueued from now on; what is left out stays as it is."""
+    """Set how jobs of QUEUE run that are enqueued from now on. Flags that you leave out keep their value."""
     if ordered is None and on_failure is None and owned is None:
         raise click.UsageError("expected --ordered, --on-failure or --owned")
 
@@ -59,11 +58,11 @@ def set_(queue: str, ordered: bool | None, on_failure: OnFailure | None, owned: 
 
 @command.command()
 @click.argument("queue", required=False)
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most keys to list.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many keys to list.")
 @json_option
 @schema_option
 def keys(queue: str | None, limit: int, as_json: bool, schema: str) -> None:
-    """List the keys with the most live jobs, of QUEUE or of all; who works on each, and since when it grows.
+    """List the keys with the most live jobs, of QUEUE or of all queues; the worker of each, and its oldest job.
 
     A large inbox is read in part, and its counts are estimates then.
     """
@@ -86,11 +85,11 @@ def keys(queue: str | None, limit: int, as_json: bool, schema: str) -> None:
 @yes_option
 @schema_option
 def pause(queue: str, yes: bool, schema: str) -> None:
-    """Claim nothing more from QUEUE; what runs, finishes."""
+    """Stop claiming from QUEUE. Running jobs finish."""
     if not yes:
         click.confirm(f"Pause queue {queue}? Its jobs wait until it is resumed.", abort=True)
     run(schema, lambda app: app.pause(queue))
-    click.echo(f"queue {queue} is paused; holdfast queue resume {queue} ends that")
+    click.echo(f"queue {queue} is paused. To resume it: holdfast queue resume {queue}")
 
 
 @command.command()
@@ -99,4 +98,4 @@ def pause(queue: str, yes: bool, schema: str) -> None:
 def resume(queue: str, schema: str) -> None:
     """Claim from QUEUE again."""
     run(schema, lambda app: app.resume(queue))
-    click.echo(f"queue {queue} is served")
+    click.echo(f"queue {queue} is not paused")

@@ -8,14 +8,14 @@ from ..app import Holdfast
 from .common import json_option, plain, print_json, print_table, run, safe, schema_option
 
 COUNTED = 10_000
-"""How far the rows that wait for a chore are counted."""
+"""Rows that wait for a chore are counted up to this number."""
 
 
 @click.command()
 @json_option
 @schema_option
 def command(as_json: bool, schema: str) -> None:
-    """The three numbers – depth, claim age, retry rate – and what nobody can run."""
+    """Show the three numbers (depth, claim age, retry rate), and the jobs that no worker can run."""
     facts = run(schema, gather)
     if as_json:
         print_json(facts)
@@ -31,12 +31,12 @@ def command(as_json: bool, schema: str) -> None:
     columns = ["queue", "pending", "scheduled", "retrying", "processing", "dead_letters", "claim_age", "paused_at"]
     print_table(facts["queues"], columns, "no queues yet")
     if facts["unclaimable"]:
-        click.echo("\nnobody can run:")
+        click.echo("\nno worker can run:")
         print_table(facts["unclaimable"], ["queue", "kind", "version", "rows", "since", "reason"], "")
 
 
 def _chores_in_words(chores: list[dict[str, Any]]) -> str:
-    """When it swept last, and where it is behind."""
+    """When it last swept, and which chores are behind."""
     swept = next((chore["ago"] for chore in chores if chore["name"] == "sweep"), None)
     behind = [f"{chore['name']} {_counted(chore['backlog'])}" for chore in chores if chore["backlog"]]
     failed = [f"{chore['name']}: {safe(chore['error'])}" for chore in chores if chore["error"]]

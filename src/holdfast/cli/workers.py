@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 @click.group()
 def command() -> None:
-    """Look at workers and drain them."""
+    """List and drain workers; find the owner of a key."""
 
 
 async def _workers(app: Holdfast) -> list[Row]:
@@ -27,7 +27,7 @@ def _queues(row: Row) -> list[str]:
 
 
 def _ring(rows: list[Row], queue: str) -> Ring:
-    """The ring that the workers make of this registry."""
+    """The ring, as the workers compute it from this registry."""
     return Ring(row["id"] for row in rows if row["live"] and queue in _queues(row))
 
 
@@ -35,7 +35,7 @@ def _ring(rows: list[Row], queue: str) -> Ring:
 @json_option
 @schema_option
 def list_(as_json: bool, schema: str) -> None:
-    """List workers, with what they serve, own and have done.
+    """List workers: what they serve, own and have done.
 
     Shares are of 1024 buckets, for queues with owned buckets. (isolation): a process that runs only jobs whose last
     process died, one at a time, and ends when none is left.
@@ -75,7 +75,7 @@ def list_(as_json: bool, schema: str) -> None:
 @json_option
 @schema_option
 def owner(key: str, queue: str, as_json: bool, schema: str) -> None:
-    """Say who owns KEY: its bucket, and the live worker that claims its jobs when the queue's buckets are owned."""
+    """Show who owns KEY: its bucket, and the live worker that claims its jobs if the queue is owned."""
     number = bucket(key)
 
     async def work(app: Holdfast) -> Row:
@@ -99,7 +99,7 @@ def owner(key: str, queue: str, as_json: bool, schema: str) -> None:
 @yes_option
 @schema_option
 def drain(ids: tuple[str, ...], host: str | None, everyone: bool, yes: bool, schema: str) -> None:
-    """Let workers finish what runs, hand back the rest at no cost of an attempt, and end.
+    """Ask workers to finish running jobs, hand back the rest without losing an attempt, and stop.
 
     They notice within their heartbeat interval. `holdfast worker` ends when all its processes have.
     """
@@ -118,4 +118,4 @@ def drain(ids: tuple[str, ...], host: str | None, everyone: bool, yes: bool, sch
         click.confirm(f"Drain {len(wanted)} worker{'s' * (len(wanted) > 1)}? Nothing starts others.", abort=True)
     drained = run(schema, lambda app: app.drain_workers(wanted))
     for name in sorted(set(wanted)):
-        click.echo(f"{name} {'drains' if name in drained else 'drains already or has ended'}")
+        click.echo(f"{name} {'is draining' if name in drained else 'was draining already, or has ended'}")

@@ -1,4 +1,4 @@
-"""Other people's open connections, so that a job commits with their work or not at all.
+"""Run operations on a caller's open connection, so that a job commits with the caller's work or not at all.
 
 An operation is a value: a statement, its parameters (text, numbers and lists of them, which every driver can send) and
 a decoder for its rows. `caller()` recognises a connection by its class, without importing the library it is from.

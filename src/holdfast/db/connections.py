@@ -1,8 +1,8 @@
-"""The few connections on which one event loop makes calls of its own.
+"""The few connections for calls without a caller's connection, per event loop.
 
-A pool, but one in which taking a connection and giving it back costs no trip through the event loop: an enqueue is one
-statement, and asyncpg's pool took a fifth of its time. The connection used last is used next, and the others fall idle
-and are closed.
+A pool in which taking a connection and returning it does not go through the event loop: an enqueue is one statement,
+and asyncpg's pool took a fifth of its time. The connection that was used last is used next, so that the others become
+idle and are closed.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ IDLE = 300.0
 
 
 class Connections:
-    """At most MOST connections of the event loop in which they are used."""
+    """At most MOST connections, for one event loop."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._idle: list[tuple[Connection, float]] = []
-        """With the time since when; the latest last."""
+        """With the time since when they are idle; the latest is last."""
         self._open = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._pruning: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def use(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do the work on a connection. One whose work was broken off is not used again; one that did its work, and
-        found fault with the server's answer or the caller's input, is."""
+        """Do the work on a connection. After an interruption, the connection is not used again. After an error of the
+        server, or one in the caller's input, it is."""
         connection = await self._take()
         try:
             result = await work(connection)
@@ -53,7 +53,7 @@ class Connections:
         return result
 
     async def close(self) -> None:
-        """Close those that nobody uses, and the others when they are given back."""
+        """Close idle connections now, and the others when they are returned."""
         self._closed = True
         if self._pruning is not None:
             self._pruning.cancel()
@@ -89,7 +89,7 @@ class Connections:
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
-                self._wake_next()  # it was our turn, and we are gone
+                self._wake_next()  # it was our turn, but we were cancelled
             raise
 
     def _give_back(self, connection: Connection) -> None:
@@ -117,7 +117,7 @@ class Connections:
                 return
 
     def _prune(self) -> None:
-        """Close what nobody has used for long."""
+        """Close connections that have been idle for long."""
         self._pruning = None
         now = time.monotonic()
         while self._idle and now - self._idle[0][1] >= IDLE:

@@ -1,4 +1,4 @@
-"""Where the server is, and how to connect to it."""
+"""One installation, and how to connect to it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from . import pooler, urls
 from .statements import statement
 
 NAMES = {
-    # Nothing is looked up by name where others can put something: asyncpg's own statements rely on it. Ours do not, for
-    # the sake of poolers and of callers' connections.
+    # No name is looked up in a schema that others can write to: asyncpg's own statements rely on this setting. Ours do
+    # not, because of poolers and of callers' connections.
     "search_path": "pg_catalog, pg_temp",
-    # A statement of a function sees what was committed a moment ago, whatever the role's default is.
+    # So that each statement in a function sees what was just committed, whatever the role's default is.
     "default_transaction_isolation": "read committed",
 }
 PLANNER = {
-    # A queue's table is empty when it is analysed and huge ten minutes later. These keep the index plans.
+    # A queue's table can be empty when it is analysed and huge ten minutes later. These keep the index plans.
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
@@ -32,53 +32,53 @@ PLANNER = {
     "plan_cache_mode": "force_generic_plan",
 }
 PIN_PLANS = "; ".join(f"set local {name} = {value}" for name, value in PLANNER.items())
-"""The same for the rest of a transaction."""
+"""The same, for the rest of a transaction."""
 
 CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 60.0
 LONGEST_IDLE = 2**31 - 1
-"""Milliseconds: more is not to be had, and 0 is no limit."""
+"""Milliseconds: the maximum of the setting. 0 means no limit."""
 
 SESSION = {
-    # A host that vanished says nothing. After half a minute of that the server drops the session, and with it its
-    # locks. On a Unix-domain socket these are ignored.
+    # If our host vanishes, the server drops the session, and its locks, after half a minute. Ignored on a Unix-domain
+    # socket.
     "tcp_keepalives_idle": "15",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "30000",
-    # A process that was stopped keeps its sockets alive. Nothing of ours pauses for so long in a transaction.
+    # The kernel keeps the sockets of a stopped process alive. We never pause for this long in a transaction.
     "idle_in_transaction_session_timeout": str(int(COMMAND_TIMEOUT * 1000)),
 }
 
 
 def end_if_idle(seconds: float) -> str:
-    """For the rest of a transaction, too: who falls silent in the middle of it loses the session, and keeps no lock."""
+    """Return a setting for the rest of a transaction: a client that goes silent in it loses its session and locks."""
     milliseconds = seconds * 1000
     return f"set local idle_in_transaction_session_timeout = {int(milliseconds) if milliseconds < LONGEST_IDLE else 0}"
 
 
 def words(error: BaseException) -> str:
-    """What an error says, in one line. The server's DETAIL and HINT come in lines of their own."""
+    """Return the text of an error in one line. The server's DETAIL and HINT come in separate lines."""
     return " ".join(str(error).split())
 
 
 def in_one_line(error: BaseException) -> str:
-    """An error for the log."""
+    """Return an error for the log."""
     return f"{type(error).__name__}: {words(error)}"
 
 
 def name_session(name: str) -> str:
-    """For the rest of a transaction: how others find this session. The name is one of ours, and needs no quoting."""
+    """Return a setting for the rest of a transaction: the session's name. The name is ours, and needs no quoting."""
     return f"set local application_name = '{name}'"
 
 
 Connection = asyncpg.Connection
 
 BAD_SETTING = (asyncpg.UndefinedObjectError, asyncpg.CantChangeRuntimeParamError, asyncpg.InvalidParameterValueError)
-"""Said to a login, these are about the settings that came with it."""
+"""At a login, these errors are about the settings that were sent with it."""
 
 REMEDY = "Connect as the role that migrated, or grant what is missing; see docs/sql.md#roles"
-"""For a right that is missing."""
+"""For a missing privilege."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Database:
     """One installation: a database URL and a schema in it."""
 
     url: str | None
-    """None: libpq's PG* variables."""
+    """None means libpq's PG* variables."""
     schema: str = "holdfast"
     pooler: bool = False
     """Behind a transaction pooler: see `pooler`."""
@@ -98,7 +98,7 @@ class Database:
         return statement(room, name, self.schema)
 
     async def connect(self, purpose: str, planner: bool = False, timeout: float = CONNECT_TIMEOUT) -> Connection:
-        """A new connection; `planner` pins the plans of a worker's statements."""
+        """Open a connection; `planner` pins the plans of a worker's statements."""
         name = {"application_name": f"holdfast {purpose}"}
         try:
             try:
@@ -106,14 +106,16 @@ class Database:
             except asyncpg.ProtocolViolationError as error:
                 if self.pooler or planner or not pooler.takes_no_settings(error):
                     raise
-                # One that we were not told of; in session mode it does for producers, who can go without them.
+                # A pooler that was not configured. In session mode, producers can work without the settings.
                 connection = await self._log_in(name, timeout)
         except BAD_SETTING as error:
-            raise ConfigurationError(f"The server at {self.shown} refused the URL's options: {error.message}") from None
+            raise ConfigurationError(
+                f"The server at {self.shown} rejected the URL's options: {error.message}"
+            ) from None
         except Exception as error:
             if (refusal := self.refusal(error)) is not None:
                 raise refusal from None
-            if isinstance(error, OSError):  # a TimeoutError, too
+            if isinstance(error, OSError):  # including TimeoutError
                 raise self.unreachable(error) from error
             raise
         if self.pooler:
@@ -130,7 +132,7 @@ class Database:
         return connection
 
     def pool(self, purpose: str, **arguments: Any) -> asyncpg.Pool[asyncpg.Record]:
-        """A pool of connections that grows from none; `arguments` are asyncpg's."""
+        """Return a pool that starts empty; `arguments` are asyncpg's."""
         if self.pooler:
             arguments |= {**pooler.arguments(), "init": pooler.tame, "reset": pooler.keep}
         else:
@@ -138,7 +140,7 @@ class Database:
         return asyncpg.create_pool(self.url, min_size=0, timeout=CONNECT_TIMEOUT, **arguments)
 
     def refusal(self, error: BaseException) -> ConfigurationError | None:
-        """What to tell of an answer that asking again does not change; None for every other."""
+        """Return the error for an answer that a retry does not change; None for all other errors."""
         match error:
             case asyncpg.InvalidCatalogNameError():
                 return self._wrong(words(error), "Create it with createdb, or correct the URL")
@@ -146,7 +148,7 @@ class Database:
                 return self._wrong(f"{error.message}", REMEDY)
             case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
                 return ConfigurationError(
-                    f"The server at {self.shown} refused to log us in: {words(error)}{urls.advice(self.url)}"
+                    f"The server at {self.shown} rejected the login: {words(error)}{urls.advice(self.url)}"
                 )
             case asyncpg.ClientConfigurationError():
                 return self._wrong(words(error), "Correct the URL")
@@ -156,16 +158,16 @@ class Database:
                 )
             case ConnectionError() if "rejected SSL upgrade" in str(error):
                 return self._wrong(
-                    "the server has no SSL, and sslmode asks for it", "Turn SSL on there, or correct the URL"
+                    "the server has no SSL, but sslmode requires it", "Turn SSL on there, or correct the URL"
                 )
         return self._refusal_of_pooler(error) if pooler.refuses(error) else None
 
     def _refusal_of_pooler(self, error: BaseException) -> ConfigurationError:
         if pooler.takes_no_settings(error):
             remedy = (
-                "Leave options out of the URL"
+                "Remove options from the URL"
                 if self.pooler
-                else "Say that it is one: Holdfast(pooler=True), HOLDFAST_POOLER=1 or --pooler"
+                else "Set Holdfast(pooler=True), HOLDFAST_POOLER=1 or --pooler"
             )
             return ConfigurationError(
                 f"There is a pooler at {self.shown}, which passes no settings on ({words(error)}). {remedy}."
@@ -174,13 +176,13 @@ class Database:
             return self._wrong(words(error), REMEDY)
         if pooler.knows_no_database(error):
             return self._wrong(words(error), "Create it with createdb, or correct the URL")
-        return ConfigurationError(f"The server at {self.shown} refused to log us in: {words(error)}")
+        return ConfigurationError(f"The server at {self.shown} rejected the login: {words(error)}")
 
     def _wrong(self, what: str, remedy: str) -> ConfigurationError:
         return ConfigurationError(f"{what} (at {self.shown}). {remedy}{urls.advice(self.url)}.")
 
     def unreachable(self, error: BaseException) -> Unreachable:
-        """The error of a server that did not answer, with its URL."""
+        """Return the error for a server that did not answer, with its URL."""
         silent = isinstance(error, TimeoutError)
         why = "no answer within the deadline" if silent else in_one_line(error)
         return Unreachable(f"cannot reach the server at {self.shown}: {why}{urls.advice(self.url)}", silent=silent)

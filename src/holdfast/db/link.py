@@ -1,8 +1,8 @@
-"""One connection that comes back by itself, with every call under a deadline on this side.
+"""One connection that reconnects by itself; every call has a deadline on this side.
 
-The server's timeouts do not help on a half-open link: only a deadline here, after which the socket is dropped, frees
-the caller. A call whose connection broke raises `Unreachable`; whether it took effect is then unknown, and the caller
-knows what repeating it would mean.
+The server's timeouts do not help on a half-open connection: only a deadline here, after which the socket is dropped,
+frees the caller. A call whose connection broke raises `Unreachable`. Whether the call took effect is then unknown, and
+the caller decides whether a retry is safe.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ log = logging.getLogger("holdfast.db")
 
 DEADLINE = 30.0
 SILENT = 2.0
-"""Seconds that a session may wait for the next trip of a transaction. Nothing but our own event loop lies between two
-trips: it does not run, and what the transaction has locked is for others."""
+"""Seconds that a session may wait for the next round trip of a transaction. Only our event loop runs between two trips;
+if it is blocked, the transaction ends, so that others get what it has locked."""
 
 _BROKEN_CLASSES = ("08", "57", "53", "25006", "25P03")
-"""SQLSTATEs after which this connection, or this server's role, is not to be trusted: connection, shutdown, out of
-resources, read-only (a primary that became a standby), ended because we were silent in a transaction."""
+"""SQLSTATEs after which we reconnect, because this connection or this server may be unusable: connection, shutdown, out
+of resources, read-only (a primary that became a standby), ended because we were idle in a transaction."""
 _AWAY = ("08", "57P01", "57P02", "57P03")
-"""Those of them by which the server, or a pooler, says that it serves nobody for now: no connection, shutdown, crash,
-not yet started. The others may be about us alone: a timeout or a limit of our role, a standby that others have left."""
+"""Those of them with which the server, or a pooler, serves nobody: no connection, shutdown, crash, not yet started. The
+others may affect us alone: a timeout or a limit of our role, a standby that the others have left."""
 _RETRY_STATES = {"40001", "40P01", "55P03", "53200"}
-"""Serialization, deadlock, lock not available, no memory left (mostly for locks): the connection is good."""
+"""Serialization, deadlock, lock not available, out of memory (mostly for locks): the connection is still good."""
 
 
 def translate(error: BaseException) -> BaseException:
-    """The error as callers here know it."""
+    """Return the error that callers handle: Contended, Unreachable, or the error itself."""
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         if state in _RETRY_STATES:
@@ -46,7 +46,7 @@ def translate(error: BaseException) -> BaseException:
         return error
     if isinstance(error, TimeoutError):
         return Unreachable("no answer within the deadline", silent=True)
-    if isinstance(error, asyncpg.InternalClientError):  # it says in which of its own states that left it
+    if isinstance(error, asyncpg.InternalClientError):  # asyncpg's own state after a lost connection
         return Unreachable("the connection was lost during a call")
     if isinstance(error, (OSError, asyncpg.InterfaceError)):
         return Unreachable(in_one_line(error))
@@ -54,7 +54,7 @@ def translate(error: BaseException) -> BaseException:
 
 
 def backoff(failures: int) -> float:
-    """Seconds before the next try to reach the server: 0.05 to 2, jittered."""
+    """Return the seconds before the next try to reach the server: 0.05 to 2, with jitter."""
     return float(min(2.0, 0.05 * 2 ** min(failures, 6))) * random.uniform(0.5, 1.0)
 
 
@@ -65,7 +65,7 @@ class Link:
         self.database = database
         self.purpose = purpose
         self.connects = 0
-        """How often it has connected; a change means a new session, perhaps another server."""
+        """How often it has connected. A change means a new session, perhaps on another server."""
         self._planner = planner
         self._opening = "; ".join(["begin", end_if_idle(min(deadline, SILENT)), *([PIN_PLANS] if planner else [])])
         self._deadline = deadline
@@ -93,7 +93,7 @@ class Link:
         return await self.fetch(self.database.sql(room, name), *arguments, deadline=deadline)
 
     async def keep_trying(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        """As `run`, for statements that may be repeated: through outages, until it answers."""
+        """Like `run`, for statements that are safe to retry: retries through outages until the server answers."""
         failures = 0
         while True:
             try:
@@ -108,11 +108,11 @@ class Link:
         self._connection = await self.database.connect(self.purpose, planner=self._planner, timeout=self._deadline)
         self.connects += 1
         if self.connects > 1:
-            log.info("%s: connected again", self.purpose)
+            log.info("%s: reconnected", self.purpose)
         return self._connection
 
     def drop(self) -> None:
-        """Forget the connection without a word; the next call makes a new one."""
+        """Drop the connection without closing it cleanly; the next call opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for synchronous code. Made on first use, anew after a fork or a stop."""
+"""An event loop in a separate thread, for synchronous code. Started on first use, and again after a fork or a stop."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..errors import Unreachable
 T = TypeVar("T")
 
 GRACE = 5.0
-"""Seconds that calls under way are given when the portal is stopped."""
+"""Seconds that running calls have to end when the portal is stopped."""
 
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """A loop, the thread that runs it, and the calls that it has taken."""
+    """A loop, the thread that runs it, and its calls."""
 
     loop: asyncio.AbstractEventLoop
     thread: threading.Thread
@@ -35,8 +35,10 @@ class Portal:
         self._place: _Place | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the coroutine there and wait for its result."""
-        with self._lock:  # who stops the portal either sees this call, or is done: no loop takes it and never runs it
+        """Run the coroutine in the loop and wait for its result."""
+        with (
+            self._lock
+        ):  # so that `stop` sees this call, or this call a new loop: none is lost in a loop that has stopped
             place = self._here() or self._start()
             call = asyncio.run_coroutine_threadsafe(work, place.loop)
             place.calls.add(call)
@@ -45,13 +47,13 @@ class Portal:
             return call.result()
         except CancelledError:
             raise Unreachable(
-                "close() ended this call before the server had answered; whether it took effect is unknown"
+                "close() ended this call before the server answered; whether it took effect is unknown"
             ) from None
 
     def stop(self, last: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, None]]) -> None:
-        """Let calls under way end, break off those that do not in time, do the `last` work, and end loop and thread.
+        """Let running calls end, cancel those that do not end in time, run `last`, and end the loop and its thread.
 
-        Calls that come meanwhile get a loop of their own.
+        Calls that arrive in the meantime get a new loop.
         """
         with self._lock:
             place, self._place = self._here(), None

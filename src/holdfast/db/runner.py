@@ -1,4 +1,4 @@
-"""Whatever runs our statements: a link, a handler's own transaction, or the calls of an application."""
+"""What runs our statements: a link, a handler's transaction, or the calls of an application."""
 
 from __future__ import annotations
 

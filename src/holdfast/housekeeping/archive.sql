@@ -1,5 +1,5 @@
 -- Move rows that hand-written SQL completed, and rows that failed after they were cancelled, to the archive.
--- Takes    $1 batch, $2 the last id that was looked at.
+-- Takes    $1 batch, $2 the last id of the previous batch.
 -- Returns  how many, and the last id if there may be more.
 -- Locks    the rows, in order of id, skipping locked ones.
 -- Index    idx_inbox_finished.

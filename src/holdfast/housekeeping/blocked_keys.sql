@@ -1,8 +1,7 @@
--- The next keys of which something is blocked, in order, and whether their head is blocked although nothing of them is in
--- processing.
+-- The next keys with blocked rows, in order, and whether their head is blocked while nothing of the key is in processing.
 -- Takes    $1, $2 the last key seen (queue, key), $3 how many.
 -- Returns  queue, key, stuck.
--- Index    idx_inbox_blocked, one look per key however many rows it has; idx_inbox_key and that of processing keys.
+-- Index    idx_inbox_blocked, one lookup per key, however many rows it has; idx_inbox_key, and the one on processing keys.
 with recursive key as (
     (
         select b.queue, b.partition_key, 1 as n
@@ -35,7 +34,7 @@ select k.queue, k.partition_key as key,
            order by i.seq
            limit 1), false) as stuck
 from key k
--- Not "exists": planned while there is little, that reads the whole index, and still does so when there is much.
+-- Not "exists": planned while the table is small, it reads the whole index, and a session keeps that plan.
 left join lateral (
     select true as it
     from holdfast.inbox p

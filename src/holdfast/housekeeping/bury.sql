@@ -1,4 +1,4 @@
--- Bury pending rows that have no attempt left; only hand-written SQL makes them.
+-- Make pending rows without an attempt left dead letters; only hand-written SQL makes such rows.
 -- Takes    $1 batch.
 -- Returns  the ids.
 -- Index    idx_inbox_exhausted.

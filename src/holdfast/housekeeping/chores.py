@@ -1,4 +1,4 @@
-"""Each chore as a function: one bounded batch, in the transaction that holds its turn."""
+"""The chores as functions: each does one bounded batch, in the transaction of its turn."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..model.occurrences import Occurrences, Swept
 
 BATCH = 1000
 SILENCE = 90.0
-"""Seconds without a heartbeat after which a worker is called dead."""
+"""Seconds without a heartbeat after which a worker is marked as dead."""
 WHOLE_SWEEPS = 1 / 30
-"""Share of the sweeps that start from the very beginning, for leases that somebody back-dated."""
+"""Share of the sweeps that start from the very beginning, for leases that were back-dated by hand."""
 SLACK = timedelta(seconds=60)
 LOCKED_FOR = timedelta(minutes=10)
-"""How long every sweep comes back to rows that were locked; after that, the whole ones do. The transaction that locks
-them keeps the index full of what is dead, and the floor is there so that nobody walks through that."""
+"""How long every sweep returns to rows that were locked; after that, only whole sweeps do. The transaction that locks
+them keeps the index full of dead entries, and the floor is there to avoid walking these."""
 KEY_BATCHES = 10
-"""Most batches of keys that one batch of the chore looks over."""
+"""Most batches of keys that one batch of the chore looks at."""
 DAYS_AHEAD = 7
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 _LOWEST = UUID(int=0)
@@ -30,16 +30,16 @@ _LOWEST = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A chore's turn: the transaction's connection, where the last run left off, and when this one began."""
+    """A chore's turn: the transaction's connection, where the last run ended, and when this one began."""
 
     connection: Connection
     database: Database
     occurrences: Occurrences
     floor: datetime | None
     now: datetime
-    """The database's time, as it answered in good time."""
+    """The database's time, from an answer that was not late."""
     rest: Any = None
-    """What the batch before this one, of the same run, has left."""
+    """Where the previous batch of the same run ended; None: this is the first."""
 
     async def run(self, name: str, *arguments: Any) -> list[Any]:
         return list(await self.connection.fetch(self.database.sql("housekeeping", name), *arguments, timeout=60))
@@ -50,7 +50,7 @@ class Done:
     rows: int
     floor: datetime | None = None
     rest: Any = None
-    """Where the next batch goes on; None: nothing is left."""
+    """Where the next batch continues; None: nothing is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,15 @@ class Chore:
     """Seconds; 0: the worker's housekeeping interval."""
     work: Callable[[Turn], Awaitable[Done]]
     recovers: bool = False
-    """It takes rows from those who were silent, so it waits a while after an outage."""
+    """It takes rows from silent workers, so it waits for a while after an outage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweeping:
-    """How far a sweep of several batches has come."""
+    """The progress of a sweep of several batches."""
 
     floor: datetime
-    """Where it started: whoever goes on when this one dies starts there, too."""
+    """Where it started: if this host dies, the next one starts there, too."""
     at: datetime
     id: UUID
     passed_over: datetime | None
@@ -76,7 +76,7 @@ class Sweeping:
 
 
 async def sweep(turn: Turn) -> Done:
-    """Return rows with expired leases."""
+    """Recover rows with expired leases."""
     begun: Sweeping = turn.rest or _begin(turn)
     for pid, session, _ in await turn.run("end_sessions", begun.at, begun.id, turn.now, BATCH):
         turn.occurrences.session_ended(pid, session)
@@ -112,7 +112,7 @@ async def archive(turn: Turn) -> Done:
 
 
 async def unblock(turn: Turn) -> Done:
-    """Go through the keys of which something is blocked, and unblock heads that nobody holds back any more."""
+    """Go through the keys with blocked rows, and unblock heads that nothing holds back any more."""
     unblocked, last = 0, turn.rest or ("", "")
     for _ in range(KEY_BATCHES):
         rows = await turn.run("blocked_keys", *last, BATCH)
@@ -123,7 +123,7 @@ async def unblock(turn: Turn) -> Done:
         if len(rows) < BATCH:
             return Done(unblocked)
         last = (rows[-1][0], rows[-1][1])
-        if unblocked >= BATCH:  # each of them holds a lock until the end of the turn
+        if unblocked >= BATCH:  # each one holds a lock until the end of the turn
             break
     return Done(unblocked, rest=last)
 
@@ -149,7 +149,7 @@ async def partitions(turn: Turn) -> Done:
 async def retention(turn: Turn) -> Done:
     dropped = 0
     if turn.rest is None:
-        # A DROP that waits blocks every completion behind it: give up at once and come back.
+        # A DROP that waits holds up every completion behind it: give up at once, and retry later.
         await turn.connection.execute("set local lock_timeout = '100ms'")
         ((dropped,),) = await turn.run("drop_partitions")
     done = await _prune(turn, {"forget_default": (0, 0)})
@@ -162,9 +162,9 @@ async def forget(turn: Turn) -> Done:
 
 
 async def _prune(turn: Turn, statements: Mapping[str, Any]) -> Done:
-    """A batch of each of the statements, which are given with their beginnings, from where the last one ended.
+    """Run a batch of each of the statements, from its start or from where the last batch ended.
 
-    Rows that were locked are left for the next run. So a run ends, also when whole batches are locked.
+    Locked rows are left for the next run. So a run ends even if whole batches are locked.
     """
     rows, left = 0, {}
     for name, begin in (statements if turn.rest is None else turn.rest).items():

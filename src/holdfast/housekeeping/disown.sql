@@ -1,9 +1,10 @@
--- Let anyone have due rows that no owner may ever take: of a queue that is not owned any more, or whose row in "queues" is
--- gone, or of a kind or version that some live worker of the queue does not know, since that one may be the owner.
+-- Make due rows claimable by every worker if their owner may never take them: of a queue that is not owned any more, or
+-- has no row in "queues" any more, or of a kind or version that some live worker of the queue does not know, because that
+-- worker may be the owner.
 -- Takes    $1 batch, $2 most rows to look at.
 -- Returns  the ids.
 -- Locks    the rows, skipping locked ones.
--- Index    idx_inbox_bucket_claim: one step per queue that has such rows, then only queues where that can be.
+-- Index    idx_inbox_bucket_claim: one step per queue with owned rows, then only the queues where this can happen.
 with recursive filled as (
     (
         select i.queue

@@ -1,5 +1,5 @@
 -- Note that a chore ran.
--- Takes    $1 chore, $2 floor for the next run (null: none), $3 how much this run did, $4 is something left?, $5 the
+-- Takes    $1 chore, $2 floor for the next run (null: none), $3 rows that this run handled, $4 is something left?, $5 the
 --          seconds after which it should have run again.
 -- Returns  when.
 insert into holdfast.chores (name, ran_at, floor, result)

@@ -1,6 +1,6 @@
--- Which chores are due? Asked once per round and host; turn.sql then decides whose each of them is.
--- Takes    $1 chores, $2 their intervals in seconds, $3 the same for those that left something undone.
--- Returns  the names of those that are.
+-- The chores that are due. Asked once per round and host; turn.sql then decides which host runs each of them.
+-- Takes    $1 chores, $2 their intervals in seconds, $3 the same for those whose last run left something.
+-- Returns  their names.
 select t.name
 from unnest($1::text[], $2::float8[], $3::float8[]) with ordinality as t (name, seconds, seconds_if_more, n)
 left join holdfast.chores c on c.name = t.name

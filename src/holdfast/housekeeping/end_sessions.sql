@@ -1,12 +1,13 @@
--- Before a sweep: end the sessions in which owners whose lease ran out still write. They are stopped or cut off, and would
--- keep their locks: on business rows, for which the next attempt waits, and on the row itself, which the sweep skips.
+-- Before a sweep: end the sessions of attempts whose lease has expired. Their workers are stopped or cut off, and would
+-- keep their locks: on rows of the application, for which the next attempt waits, and on the job's row, which the sweep
+-- would pass over.
 -- Takes    $1 to $4 as the sweep that follows in the same transaction.
--- Returns  the pids that were told to end, and whose attempt; not those of a role that we may not end.
--- Locks    the rows of such attempts, skipping locked ones; never waits. One that it locks stays expired until it is swept:
---          its lease cannot be renewed any more, so its session can go. One that is locked by that very session, which has
---          completed it and does not commit, can go, too; it is waited for, so that the sweep finds the row free. One that
---          is locked by another, such as a renewal, is left alone.
--- Index    idx_inbox_stale_processing, from the floor on; what sessions are doing is read once, if anything has expired.
+-- Returns  the pids that were told to end, and whose attempt; not those of roles whose sessions we may not end.
+-- Locks    the rows of such attempts, skipping locked ones; never waits. A row that it locks stays expired until it is
+--          swept: its lease cannot be renewed any more, so its session can be ended. If the row is locked by that very
+--          session, which has completed it and does not commit, the session is ended, too; this waits for its end, so
+--          that the sweep finds the row free. A row that is locked by another session, such as a renewal, is left.
+-- Index    idx_inbox_stale_processing, from the floor on; the activity of sessions is read once, if anything has expired.
 with expired as materialized (
     select i.id, i.xmax as locker, pg_catalog.format('holdfast job %s %s', i.id, i.lease_generation) as name
     from holdfast.inbox i

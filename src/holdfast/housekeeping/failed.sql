@@ -1,4 +1,4 @@
--- Note that a chore failed: it has had its turn, and the next one starts where this one did.
+-- Note that a chore failed: its turn is used, and the next one starts where this one did.
 -- Takes    $1 chore, $2 error, $3 the seconds after which it should have run again.
 insert into holdfast.chores (name, ran_at, result)
 values ($1, holdfast.clock(), pg_catalog.jsonb_build_object('rows', 0, 'more', false, 'every', $3::float8, 'error', $2::text))

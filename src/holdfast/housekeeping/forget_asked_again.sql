@@ -1,6 +1,6 @@
--- Forget the marks of jobs that were asked for again a day ago: no first try is that late.
--- Takes    $1 batch, $2 those that were made before it were looked at already.
--- Returns  how many, and the end of the look if there may be more.
+-- Forget the marks of enqueues that were retried more than a day ago: no first try is that late.
+-- Takes    $1 batch, $2 the end of the previous batch.
+-- Returns  how many, and the end of this batch if there may be more.
 -- Locks    the rows, skipping what is locked.
 -- Index    none: the table holds a row for each answer that was lost within a day.
 with old as materialized (

@@ -1,6 +1,6 @@
 -- Forget idempotency keys past their horizon.
--- Takes    $1 batch, $2 those that expired before it were looked at already.
--- Returns  how many, and the end of the look if there may be more.
+-- Takes    $1 batch, $2 the end of the previous batch.
+-- Returns  how many, and the end of this batch if there may be more.
 -- Locks    the rows, in order of their keys, skipping locked ones.
 -- Index    idx_dedupe_expires, then the primary key; "coalesce" keeps the planner from walking the former again for each.
 with old as materialized (

@@ -1,7 +1,7 @@
 -- Forget ended rows past their retention in the default partition, the one that is never dropped. It holds rows only
--- when no partition was made in time, so this is nearly always an empty look.
--- Takes    $1 batch, $2 the place where the last look ended.
--- Returns  how many, and the end of the look if there may be more.
+-- if no partition was made in time, so it is nearly always empty.
+-- Takes    $1 batch, $2 the end of the previous batch.
+-- Returns  how many, and the end of this batch if there may be more.
 with old as materialized (
     select d.ctid
     from holdfast.archive_default d

@@ -1,9 +1,9 @@
 -- Forget once() markers that were entered before the horizon and never finished, unless their job is still there: it may
--- be inside. Nobody else needs them: whoever enters next makes a new one.
--- Takes    $1 batch, $2 those that were entered before it were looked at already.
--- Returns  how many, and the end of the look if there may be more.
--- Locks    the rows, in order of their keys, skipping locked ones. One that was entered or finished since the look is
---          not the one that was found.
+-- be inside. Nothing else needs them: the next attempt to enter makes a new one.
+-- Takes    $1 batch, $2 the end of the previous batch.
+-- Returns  how many, and the end of this batch if there may be more.
+-- Locks    the rows, in order of their keys, skipping locked ones. One that was entered or finished since then is
+--          left.
 -- Index    idx_once_entered, then primary keys.
 with horizon as materialized (
     select holdfast.clock() - make_interval(secs => holdfast.setting('once_horizon')::float8) as at

@@ -1,6 +1,6 @@
 -- Forget finished once() markers past their horizon.
--- Takes    $1 batch, $2 those that were finished before it were looked at already.
--- Returns  how many, and the end of the look if there may be more.
+-- Takes    $1 batch, $2 the end of the previous batch.
+-- Returns  how many, and the end of this batch if there may be more.
 -- Locks    the rows, in order of their keys, skipping locked ones.
 -- Index    idx_once_done, then the primary key (see forget_dedupe.sql).
 with horizon as materialized (

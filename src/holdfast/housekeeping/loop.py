@@ -19,10 +19,10 @@ from ..probes import probe
 from .chores import CHORES, Chore, Done, Turn
 
 IDLE = 30.0
-"""Seconds for which whoever has a chore's turn may say nothing before it is another's."""
+"""Seconds without a call after which a host loses its turn to another one."""
 SLICE, SWEEP_SLICE = 1.0, 10.0
-"""Seconds after which a run lets the other chores have their turn, and goes on in the next round; the second for those
-that recover, for which somebody waits."""
+"""Seconds after which a run lets the other chores have their turn, and continues in the next round; the second for
+chores that recover rows, because jobs wait for them."""
 SOON = 0.05
 """Seconds between two rounds while something is left."""
 
@@ -34,18 +34,18 @@ class Run:
     """A chore's run of several batches, between two of them."""
 
     noted_at: datetime
-    """What the chore's note says. If it says something else, another host has taken over."""
+    """When we noted the last batch. If the database has another time, another host has taken over."""
     rows: int
     rest: Any
-    """Where the next batch goes on."""
+    """Where the next batch continues."""
 
 
 class Housekeeper:
     """Tries every chore that is due, once per interval; the database decides what is due and whose turn it is.
 
-    Nothing is taken from anyone in the grace period after an outage, when every lease may be out while the work goes
-    on. A session that something ended while it was idle is no outage, if the server can be reached at once and has
-    answered lately: the leases of whoever renews every `grace` seconds, a third of a lease, are good for longer.
+    In the grace period after an outage, nothing is taken from other workers: every lease may have expired while the
+    work goes on. An idle session that was ended is no outage, if the server can be reached at once and has answered
+    recently: workers renew every `grace` seconds, a third of a lease, so their leases last longer than that.
     """
 
     def __init__(
@@ -55,30 +55,30 @@ class Housekeeper:
         grace: float,
         chores: Sequence[Chore] = CHORES,
         idle: float = IDLE,
-        occurrences: Occurrences = Occurrences(),  # noqa: B008 - nobody is told, and nothing in it changes
+        occurrences: Occurrences = Occurrences(),  # noqa: B008 - without subscribers, and never changed
     ) -> None:
         self._occurrences = occurrences
         self._availability = Availability(Part.HOUSEKEEPING, occurrences)
         self._database = database
         self._interval = interval
         self._grace = grace
-        """Seconds after an outage in which nothing is taken from anyone."""
+        """Seconds after an outage in which nothing is taken from other workers."""
         self._chores = chores
         self._opening = "; ".join([end_if_idle(idle), *([PIN_PLANS] if database.pooler else [])])
         self._runs: dict[str, Run] = {}
-        """Runs of ours that have something left."""
+        """Our runs that have something left, by chore."""
         self._connection: Connection | None = None
         self._away = True
-        """Was the server away, for all we know, when it was last asked?"""
+        """Was the server away at the last call, as far as we know?"""
         self._answered_at = 0.0
-        """When the last question was asked that it answered."""
+        """When the last call was sent that it answered."""
         self._back_at = 0.0
-        """Since when it answers us."""
+        """Since when it answers."""
         self._server: datetime | None = None
-        """When it was started: another time is another server."""
+        """When the server was started: another time means another server."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         try:
             while True:
                 try:
@@ -93,8 +93,8 @@ class Housekeeper:
             self._drop()
 
     def _pause(self) -> float:
-        """Seconds until the next round: not past the end of the grace period, since a connection that is idle for
-        longer may be cut again by what has cut it before."""
+        """Seconds until the next round: not past the end of the grace period, because a connection that is idle for
+        longer may be cut again."""
         if self._runs:
             return SOON
         pause = self._interval * random.uniform(0.9, 1.1)
@@ -102,7 +102,7 @@ class Housekeeper:
         return min(pause, grace + SOON) if grace > 0 else pause
 
     async def round(self) -> dict[str, int]:
-        """Do what is due; how much each chore did."""
+        """Run the chores that are due; return how many rows each one handled."""
         did: dict[str, int] = {}
         for chore in await self._guarded(self._due()) or ():
             until = time.monotonic() + (SWEEP_SLICE if chore.recovers else SLICE)
@@ -113,7 +113,7 @@ class Housekeeper:
         return did
 
     async def _guarded(self, work: Awaitable[T], chore: Chore | None = None) -> T | None:
-        """A failure costs this turn only; raises when the server is away."""
+        """Run it; a failure only costs this turn. Raises if the server is away."""
         try:
             return await work
         except Exception as error:
@@ -130,7 +130,7 @@ class Housekeeper:
             return None
 
     async def _due(self) -> list[Chore]:
-        """One statement for all, so that many hosts with nothing to do cost little."""
+        """The chores that are due: one statement for all, so that many hosts with nothing to do cost little."""
         connection = await self._connect()
         asked = time.monotonic()
         rows = await connection.fetch(
@@ -144,11 +144,11 @@ class Housekeeper:
         return [chore for chore in self._chores if chore.name in due]
 
     def _early(self, interval: float = 0) -> float:
-        """A chore's interval, a little less: a round that is early must not lose its turn to jitter."""
+        """A little less than a chore's interval: a round that is early by jitter must not miss its turn."""
         return (interval or self._interval) * 0.8
 
     async def _try(self, chore: Chore) -> int | None:
-        """One batch, if it is this chore's turn and ours to do it: how much that was."""
+        """Run one batch, if the chore is due and no other host has its turn; return how many rows it handled."""
         connection = await self._connect()
         asked = time.monotonic()
         run = self._runs.pop(chore.name, None)
@@ -200,7 +200,7 @@ class Housekeeper:
         await connection.execute(self._database.sql("housekeeping", "failed"), chore.name, words, self._every(chore))
 
     def _every(self, chore: Chore) -> float:
-        """Seconds after which it should have run again, for whoever reads the note."""
+        """Seconds after which it should have run again, stored for `holdfast health` and other readers."""
         return (chore.interval or self._interval) + (self._grace if chore.recovers else 0)
 
     async def _connect(self) -> Connection:
@@ -209,15 +209,15 @@ class Housekeeper:
             self._connection = await self._database.connect("housekeeping", planner=True)
             self._away = False
             now = time.monotonic()
-            # Whoever held a lease when we were answered last, and renewed it in time, holds it for longer than this.
+            # A lease that was valid at the last answer, and renewed in time, lasts longer than this.
             if away or now - self._answered_at > self._grace * 1.5:
                 self._back_at = now
         return self._connection
 
     def _note_answer(self, asked: float) -> bool:
-        """Was it held up so long that leases may have run out meanwhile?
+        """Note an answer. True if it took so long that leases may have expired.
 
-        Then the server was away, and only a pooler, or a link that went silent, kept us from seeing a reconnect.
+        Then the server was away, and a pooler or a silent link kept us from noticing a reconnect.
         """
         now = time.monotonic()
         held_up = now - asked > self._grace > 0
@@ -227,7 +227,7 @@ class Housekeeper:
         return held_up
 
     def _note_server(self, started: datetime) -> bool:
-        """Is it another one than before, after a restart or a failover that we did not see otherwise?"""
+        """Note when the server was started. True if it is another one, after a restart or a failover."""
         another = self._server not in (None, started)
         if another:
             self._back_at = time.monotonic()

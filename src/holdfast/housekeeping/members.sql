@@ -1,6 +1,6 @@
--- Workers that were silent for a while are dead; those dead for long are forgotten.
+-- Mark silent workers as dead, and delete those that have been dead for long.
 -- Takes    $1 seconds of silence.
--- Returns  the workers newly dead.
+-- Returns  the workers that it marked as dead.
 with forgotten as (
     delete from holdfast.workers w
     where w.status = 'dead'

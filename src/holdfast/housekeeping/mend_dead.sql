@@ -1,4 +1,4 @@
--- Finish dead letters that hand-written SQL left with claimant and lease in place.
+-- Complete dead letters that hand-written SQL left with a worker and a lease.
 -- Takes    $1 batch.
 -- Returns  the ids.
 -- Index    idx_inbox_dead, its null end. "order by dead_at" sorts nothing, all are null: without it the planner does not

@@ -1,9 +1,9 @@
--- Recover rows whose lease ran out: their attempts have failed (schema/functions/fail_attempts.sql).
--- Takes    $1, $2 floor: leases that ended before it, and of those that ended at it rows up to this id, were looked at
---          already; $3 the time by which they must have ended, which is that of an answer of this turn: on its way during an
---          outage, this statement may come much later, when every lease is out; $4 batch.
--- Returns  one row first: the end of the look if it was a full batch (lease_expires_at, id), and the oldest lease that was
---          passed over. Then, per row: id, status, worker and generation that lost it.
+-- Recover rows whose lease has expired: their attempts have failed (schema/functions/fail_attempts.sql).
+-- Takes    $1, $2 floor (lease_expires_at, id): rows up to it were looked at already; $3 the time before which leases must
+--          have expired. It comes from an earlier answer of this turn: during an outage, this statement may arrive much
+--          later, when every lease has expired; $4 batch.
+-- Returns  one row first: the end of the batch if it was full (lease_expires_at, id), and the oldest lease that was locked
+--          and passed over. Then, per row: id, status, worker and generation that lost it.
 -- Locks    the rows, in order of id, skipping locked ones (their owner is writing about them); never waits.
 -- Index    idx_inbox_stale_processing, from the floor on.
 with found as materialized (

@@ -1,7 +1,7 @@
--- Is it this chore's turn? For whoever has its lock.
--- Takes    $1 chore, $2 interval in seconds, $3 the same for what a run left undone, $4 when we noted a run of it that we
---          go on with (null: none); if somebody else has run it since, it is theirs.
--- Returns  floor, the time, when the server was started, and how long it has been up, when it is; nothing otherwise.
+-- Is this chore due? Asked by the host that has its lock.
+-- Takes    $1 chore, $2 interval in seconds, $3 the same if its last run left something, $4 when we noted a run that we
+--          continue (null: none); if another host has run it since then, that host continues.
+-- Returns  if it is: floor, the time, when the server was started, and how long it has been up. Otherwise nothing.
 select c.floor, holdfast.clock(), pg_postmaster_start_time() as started,
        extract(epoch from clock_timestamp() - pg_postmaster_start_time())::float8 as up
 from (select) as always

@@ -9,12 +9,12 @@
                       └── revive ── dead_letter
 
 Invariants:
-- Every write about a claimed row names (id, claimed_by, lease_generation) and that it is processing. Zero rows means
-  the lease is lost; nothing overrides that.
-- Attempts are counted at claim, so a job that kills its process is bounded too.
-- Whoever makes a row pending again writes an `available_at` of at least the present: the claim floor relies on it.
+- Every write about a claimed row names (id, claimed_by, lease_generation) and that it is processing. Zero rows
+  means that the lease is lost; nothing overrides that.
+- Attempts are counted at claim, so a job that kills its process has a limited number of them, too.
+- A write that makes a row pending again sets an `available_at` of now or later: the claim floor relies on it.
 - Statements that write several rows take their locks in order of id, or skip what is locked.
 
-When things fail: a worker that dies leaves its rows processing until their lease runs out and housekeeping sweeps
-them; its supervisor, when it lives, hands them back at once.
+The rows of a worker that dies stay processing until their leases expire and housekeeping sweeps them. If its supervisor
+lives, it hands them back at once.
 """

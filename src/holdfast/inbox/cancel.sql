@@ -1,7 +1,7 @@
--- Cancel a job: a waiting one ends at once, a running one is told.
+-- Cancel a job: a waiting one ends at once, the handler of a running one is notified.
 -- Takes    $1 id, $2 reason.
--- Returns  one row: cancelled (it ended), processing (its handler is told), dead_letter (it is one, and stays), or nothing
---          when there is no such live job.
+-- Returns  one row: cancelled (it ended), processing (its handler is notified), dead_letter (it stays one), or nothing
+--          if there is no such live job.
 -- Locks    the row; waits for a transaction that holds it.
 -- Index    the primary key.
 with target as materialized (

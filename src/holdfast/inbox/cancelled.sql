@@ -1,7 +1,7 @@
--- Rows in flight whose cancellation was requested.
+-- Rows that these workers hold, and whose job was cancelled.
 -- Takes    $1 workers.
 -- Returns  id, generation, worker.
--- Index    idx_inbox_cancel; its order is asked for so that no other index will do.
+-- Index    idx_inbox_cancel; "order by" its order, so that the planner uses no other index.
 select i.id, i.lease_generation, i.claimed_by
 from holdfast.inbox i
 where i.claimed_by = any ($1::text[])

@@ -1,8 +1,7 @@
-"""Claim: take due rows from the floor on, and keep the floor's promise by rescans and patrols.
+"""Claim: take due rows from the floor on; rescans and patrols find the rows behind it.
 
-Two courses: the free one takes rows in the order of their index and is as fast as Postgres allows; the guarded one
-(`guarded.py`) takes rows whose key keeps order, rows that belong to the owner of their bucket, and rows that must run
-alone.
+There are two courses. The free one takes rows in the order of their index, and is as fast as Postgres allows. The
+guarded one (`guarded.py`) takes ordered rows, owned rows, and suspects.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ PATROL_EVERY = 30.0
 PATROL_CHUNK = 2000
 
 CLAIM, RANK, ABOUT = slice(13), 13, 14
-"""The columns of the free claim: the fields of a `Claim`, and what the others say by name."""
+"""The columns of the free claim: the fields of a `Claim`, its rank, and in the last row an `About`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +48,9 @@ class Known:
 class Batch:
     claims: list[Claim]
     suspects: bool | None = None
-    """Do rows wait whose last attempt took its process down? Known after a rescan of the free course only."""
+    """Do suspects wait? Known after a rescan of the free course only."""
     more: bool = False
-    """Worth another look at once, although nothing was claimed."""
+    """Is another look worth it at once, even if nothing was claimed?"""
     full: bool = False
     """Did it see as many rows as it could? Then there may be more."""
 
@@ -67,16 +66,16 @@ class Course:
         self._rescan_at = 0.0
         self.rescans = 0
         self.rescanning = True
-        """Switched off by the test that proves the rescan necessary."""
+        """Switched off by the test that proves that rescans are necessary."""
 
     async def claim(self, limit: int) -> Batch:
         """Claim up to `limit` due rows."""
         raise NotImplementedError
 
     async def _look_around(self, limit: int) -> Batch:
-        """Look, and when that shows that rows may lie behind where the look began, look there, too.
+        """Look; if that found nothing and shows that rows may lie behind where it began, look there, too.
 
-        Whoever found nothing would sleep first. Twice at most: long transactions that end all the time, elsewhere in
+        Otherwise the worker would sleep first. Twice at most: long transactions that end all the time, elsewhere in
         this database, must not keep an idle worker busy.
         """
         batch, behind = await self._look(limit)
@@ -85,7 +84,7 @@ class Course:
         return batch
 
     async def _look(self, limit: int) -> tuple[Batch, bool]:
-        """One look along the lanes; may rows lie behind where it began?"""
+        """One look along the lanes, and whether rows may lie behind where it began."""
         raise NotImplementedError
 
     def _rescan_due(self) -> bool:
@@ -104,7 +103,7 @@ class Course:
         again = self._reconnected() or self._move_floor(told, ends, rescan, elapsed)
         self.rescans += rescan
         if again or idle:
-            # With nothing to do every look is a rescan: what commits just behind the last one is not kept waiting.
+            # With nothing to do, every look is a rescan: a row that commits just behind the last one must not wait.
             self._rescan_at = 0.0
         elif rescan:
             pause = min(max((self._answered_at - began) * 20, RESCAN_MIN), RESCAN_MAX)
@@ -112,9 +111,9 @@ class Course:
         return again
 
     def _reconnected(self) -> bool:
-        """Did this claim run in a new session, perhaps on another server? Then the floor it began from meant nothing.
+        """Did this claim run in a new session, perhaps on another server? Then its floor was not valid.
 
-        Known only afterwards: a broken link connects again within the call.
+        Known only afterwards: a broken link reconnects within the call.
         """
         before, self._session = self._session, self._link.connects
         if before in (0, self._session):
@@ -123,7 +122,7 @@ class Course:
         return True
 
     def _move_floor(self, told: About, ends: list[Position | None], rescan: bool, elapsed: float) -> bool:
-        """True when everything is to be scanned again at once."""
+        """Move the floor. True if everything must be scanned again at once."""
         if not self.floor.claimed(told.at, ends, told.paused, elapsed):
             return True
         if not rescan:
@@ -144,7 +143,7 @@ class FreeCourse(Course):
         self._patrol = _Patrol(self.floor)
         self.looks_for_guarded = False
         self.guarded_waits = False
-        """Were rows seen that only the guarded course takes?"""
+        """Have rows been seen that only the guarded course takes?"""
         self.owned: Sequence[str] = ()
         """The queues whose buckets have owners."""
 
@@ -171,7 +170,7 @@ class FreeCourse(Course):
         self.owned = told.owned
         full = told.found >= limit
         changed = told.found > len(claims)
-        # What was found and not claimed may be there still: then nothing moves, and the next scan meets it.
+        # Rows that were found and not claimed may still be there: then nothing moves, and the next scan finds them.
         ends: list[Position | None] = [None] * len(lanes) if changed else told.ends(len(lanes))
         behind = self._settle(told, ends, began, rescan, idle=not claims and not changed)
         if full:
@@ -179,7 +178,7 @@ class FreeCourse(Course):
         return Batch(claims, told.suspects, more=changed, full=full), behind
 
     async def _walk_patrol(self) -> None:
-        """Walk the lanes whose turn it is, one long chunk at most."""
+        """Walk the lanes whose turn it is, at most one full chunk."""
         while (lane := self._patrol.lane()) is not None:
             hint = self.floor.hint(lane)
             cursor = self._patrol.cursor
@@ -197,13 +196,13 @@ class FreeCourse(Course):
 
 
 def claims_of(worker: str, rows: list[asyncpg.Record]) -> list[Claim]:
-    """In the order in which they are to start; they come in the order of their places."""
+    """The claims in the order in which they start; the rows come in the order of their places in the table."""
     rows.sort(key=itemgetter(RANK))
     return [Claim(worker, *row[CLAIM]) for row in rows]
 
 
 class _Patrol:
-    """Whose turn it is to be walked from its very start: every lane once per PATROL_EVERY."""
+    """Which lane to walk from its very start: every lane once per PATROL_EVERY."""
 
     def __init__(self, floor: Floor) -> None:
         self._floor = floor

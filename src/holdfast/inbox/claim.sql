@@ -1,21 +1,21 @@
 -- Claim due rows of the lanes, in the order of the index, from each lane's floor on.
 -- Takes    $1–$4 lanes: queue, priority, floor (available_at, seq); $5 limit; $6 kinds, $7 {kind: [oldest, newest]}
---          payload versions of kinds that know more than version 1; $8 worker; $9 lease in seconds; $10 rescan?
---          $11 look for ordered rows, too?
+--          payload versions of kinds with others than version 1; $8 worker; $9 lease in seconds; $10 rescan?
+--          $11 also check for ordered rows?
 -- Returns  one row per claim, in the order of their places, with a rank: priority, then arrival; and a last row with only
---          "about", which says as JSON: "at", the time; "paused" and "owned" queues; on a rescan "snapshot", the xids that
+--          "about", which holds as JSON: "at", the time; "paused" and "owned" queues; on a rescan "snapshot", the xids that
 --          are "running", and whether "suspects" wait; if asked for, whether ordered rows wait ("guarded"); how many rows
---          it "found". Those that changed between the scan's snapshot and their lock are not claimed: then it found
---          more than come back. If it found as many as it wanted, the last lane that it "reached", and in "stops" where
---          the scan of that lane stopped: [lane, available_at, seq].
---          A row that was cancelled while an earlier attempt ran is marked so, and is not to be run.
+--          it "found". Rows that changed between the scan's snapshot and their lock are not claimed: then it has
+--          found more than it returns. If it found as many as it wanted, the last lane that it "reached", and in
+--          "stops" where the scan of that lane stopped: [lane, available_at, seq].
+--          A row that was cancelled while an earlier attempt ran is marked as such, and must not be run.
 --          Ordered and owned rows, and suspects, are left to claim_guarded.sql.
 -- Locks    the claimed rows, skipping locked ones. It waits only where Postgres itself does: two claims that reach a row
---          in the moment in which a third commits lock that version in turn, for the length of a statement.
+--          in the moment in which a third commits lock that version one after the other, for the length of a statement.
 -- Index    idx_inbox_claim per lane, then the places of all rows in one scan: joined to them one by one, Postgres asks
 --          the file system for the table's size each time. idx_inbox_suspect on a rescan. Sorts nothing.
---          Suspects are asked for in order, not with "exists": never analysed, the planner answered that from
---          idx_inbox_claim and walked the whole backlog (70 ms at 300,000 rows).
+--          Suspects are searched with "order by", not with "exists": before the first analyze, the planner used
+--          idx_inbox_claim for that and walked the whole backlog (70 ms at 300,000 rows).
 with lane as (
     select l.queue, l.priority, l.floor_at, l.floor_seq, l.n
     from unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::bigint[])
@@ -78,7 +78,7 @@ select null, null, null, null, null, null, null, null, null, null, null, null, n
            order by s.available_at, s.seq
            limit 1
        ), false) end,
-       -- From the left edge, so only while the guarded claim is not in use: its indexes are then as good as empty.
+       -- From the left edge, so only while the guarded claim is not in use: its indexes are nearly empty then.
        'guarded', case when $11 then coalesce((
            select true
            from unnest($1::text[], $2::smallint[]) as l (queue, priority)

@@ -2,7 +2,7 @@
 -- Takes    $1–$5 lanes: queue, priority, of owned rows?, start (available_at, seq); $6, $7 their hints; $8, $9 the buckets that
 --          are ours; $10–$12 vacated keys: queue, key, were rows of it passed?; $13 rows to look at; $14 keys to lock;
 --          $15 rows to take; $16 one suspect instead?; $17 block?; $18–$22 as $6–$10 of claim.sql.
--- Returns  a first row with what there is to say about the claim, as JSON; then claims, with their places.
+-- Returns  a first row with "about", as JSON; then the claims, with their places.
 select c.id, c.lease_generation, c.fence, c.attempts, c.max_attempts, c.kind, c.payload_version, c.payload, c.queue,
        c.partition_key, c.headers, c.idempotency_key, c.cancelled, c.ordered, c.available_at, c.seq, c.about
 from holdfast.claim_guarded(

@@ -12,12 +12,12 @@ from .claim import Batch, Course, FreeCourse, Known
 from .guarded import GuardedCourse
 
 SELDOM = 0.1
-"""Seconds between looks at a course that had nothing while another has plenty."""
+"""Seconds between looks at a course that had nothing, while another has rows."""
 
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """A course, and what the last look at it gave, and when."""
+    """A course, whether the last look at it found rows, and when that was."""
 
     course: Course
     found: bool = True
@@ -41,19 +41,19 @@ class Claimer:
         self.courses: Sequence[Course] = (self._free, self._guarded)
         self._free.looks_for_guarded = not ordered
         self._turns = [_Turn(self._free)]
-        """Of the courses in use, the one that was asked last at the end. The guarded one is in use when anything
-        ordered or owned has been seen, or was promised by the tasks."""
+        """The courses in use; the one that was asked last is at the end. The guarded one is in use when an ordered or
+        owned row has been seen, or a task is ordered."""
         if ordered:
             self._use_guarded()
-        self._in_vain: set[Course] = set()
-        """The courses that were asked since something was found, or since all of them had nothing."""
+        self._empty: set[Course] = set()
+        """The courses that had nothing, since something was found or since all of them had nothing."""
 
     @property
     def rescans(self) -> int:
         return sum(course.rescans for course in self.courses)
 
     async def claim(self, limit: int) -> Batch:
-        """Claim up to `limit` due rows, of one course or another."""
+        """Claim up to `limit` due rows of one of the courses."""
         if limit < 1:
             return Batch([])
         turn = self._next_turn()
@@ -64,7 +64,7 @@ class Claimer:
             self._use_guarded()
         more = batch.more or (not batch.claims and self._others_wait(turn.course))
         if found or not more:
-            self._in_vain.clear()
+            self._empty.clear()
         return Batch(batch.claims, batch.suspects, more, batch.full)
 
     def _use_guarded(self) -> None:
@@ -73,14 +73,14 @@ class Claimer:
             self._free.looks_for_guarded = False
 
     def _others_wait(self, course: Course) -> bool:
-        """This course had nothing. Is another one still to be asked, before the worker may sleep?"""
-        self._in_vain.add(course)
-        return len(self._in_vain) < len(self._turns)
+        """This course had nothing. Must another one be asked before the worker may sleep?"""
+        self._empty.add(course)
+        return len(self._empty) < len(self._turns)
 
     def _next_turn(self) -> _Turn:
-        """They take turns; one that had nothing is asked seldom while another has."""
+        """They take turns; one that had nothing is asked less often while another has rows."""
         next_one, last = self._turns[0], self._turns[-1]
-        if not self._in_vain and not next_one.due:
+        if not self._empty and not next_one.due:
             return last
         self._turns.append(self._turns.pop(0))
         return next_one
@@ -88,39 +88,39 @@ class Claimer:
     # Keys whose row has just ended here
 
     def vacate(self, claim: Claim) -> None:
-        """This row of an ordered key has ended here, somehow: its key may have a new head."""
+        """Note that this row of an ordered key has ended here: its key may have a new head."""
         self._guarded.vacate(claim)
 
     @property
     def vacated(self) -> int:
-        """How many keys wait to be looked at."""
+        """How many keys wait to be handed over."""
         return self._guarded.vacated
 
     async def hand_over(self, link: Link, limit: int) -> list[Claim]:
-        """Claim up to `limit` rows of the keys that fell vacant here; what is next in the others is for everyone."""
+        """Claim up to `limit` rows of the vacated keys. The next rows of the others become claimable by everyone."""
         return await self._guarded.hand_over(link, limit)
 
     async def give_away(self, link: Link) -> None:
-        """What is next in the keys that fell vacant here is for everyone, also for those who have passed it."""
+        """Make the next rows of the vacated keys claimable by everyone, also by workers that have passed them."""
         await self._guarded.give_away(link)
 
     # Buckets
 
     @property
     def owned(self) -> list[str]:
-        """Of our queues, those whose buckets have owners."""
+        """Those of our queues whose buckets have owners."""
         return [queue for queue in self._free.owned if queue in self._queues]
 
     def own(self, shares: Mapping[str, Sequence[int]]) -> None:
-        """These buckets of these queues are ours from now on."""
+        """Set the buckets that this worker owns from now on, by queue."""
         self._guarded.own(shares)
 
     # Suspects
 
     async def claim_suspect(self) -> Claim | None:
-        """Claim one row that is to run in isolation."""
+        """Claim one suspect."""
         return await self._guarded.claim_suspect()
 
     async def suspect_waits(self) -> bool:
-        """Is there a row that is to run in isolation, and may run now?"""
+        """Is there a suspect that may run now?"""
         return await self._guarded.suspect_waits()

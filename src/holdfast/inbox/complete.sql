@@ -1,13 +1,13 @@
 -- Complete rows: each moves to the archive, completed with its result, or as failed, cancelled or expired with the reason.
 -- Takes    $1 ids in ascending order, $2 generations, $3 results (JSON text or null), $4 statuses (null: completed),
 --          $5 reasons, $6 worker.
--- Returns  how many were completed, how many of them after their lease had run out, and if not all were: which. An id
---          that does not come back was lost. Arrays may be shorter than the first: the rest is null.
+-- Returns  how many were completed, how many of them after their lease had expired, and if not all were: which. An id
+--          that does not come back was lost. The other arrays may be shorter than the first: the rest is null.
 -- Locks    the rows, in order of id: the nested loop follows the order of $1.
 -- Index    the primary key alone. "status::text" is deliberate: it cannot match the partial index on processing rows,
---          which would walk everything in flight. "= any (array[…])", here and in the other statements, keeps the
---          planner from joining in the order of the primary key, that is from walking all of it, a plan that it takes
---          while the table is empty and keeps when it is full.
+--          which would walk every row in processing. "= any (array[…])", here and in the other statements, keeps the
+--          planner from a merge join that walks the whole primary key: it chooses that plan while the table is empty,
+--          and a session keeps it when the table is full.
 with ended as (
     delete from holdfast.inbox i
     using unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[]) as c (id, generation, result, ended_as, reason)

@@ -1,9 +1,9 @@
--- End the sessions in which these attempts write: their process is dead, and what it left must not hold locks until the
--- server notices, which is when its statement ends.
+-- End the sessions in which these attempts write: their process is dead, and their locks must not stay until the server
+-- notices that, which it does when the statement ends.
 -- Takes    $1 ids, $2 generations.
--- Returns  the pids that were told to end; not those of a role that we may not end.
+-- Returns  the pids that were told to end; not those of roles whose sessions we may not end.
 -- Locks    none.
--- Index    none: it reads what the sessions of the server are doing.
+-- Index    none: it reads the activity of all sessions.
 with session as materialized (
     select a.pid
     from pg_stat_activity a

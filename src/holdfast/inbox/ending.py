@@ -1,7 +1,7 @@
-"""How attempts end, written in batches: one statement per kind of outcome, each under the holds of its rows.
+"""Write endings in batches: one statement per kind of outcome, each under the holds of its rows.
 
-A row that a statement does not return was lost, unless an earlier try of the same statement lost its answer: then
-what ended under this very hold is looked up before anything is called lost.
+A row that a statement does not return was lost, unless the answer to an earlier try of the same statement was lost.
+Then the rows that have ended under this very hold are looked up first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Ending = tuple[H, Outcome]
 
 
 async def write(runner: Runner, endings: Sequence[Ending[H]], repeated: bool = False) -> Report[H]:
-    """Write the endings of one worker. `repeated`: an earlier try was sent and its answer never came."""
+    """Write the endings of one worker. `repeated`: an earlier try was sent, and no answer came."""
     report: Report[H] = Report()
     ended: list[Ending[H]] = []
     failed: list[tuple[H, AttemptFailed]] = []
@@ -63,7 +63,7 @@ def _by_id(ending: Ending[H]) -> UUID:
 
 
 def _holds(held: Iterable[H]) -> tuple[list[UUID], list[int]]:
-    """As most statements take them, beside the worker."""
+    """Ids and generations, as most statements take them."""
     rows = list(held)
     return [row.id for row in rows], [row.generation for row in rows]
 
@@ -93,7 +93,7 @@ async def _end(runner: Runner, endings: Sequence[Ending[H]], repeated: bool, rep
 
 
 def _unless_empty(values: Iterable[str | None]) -> list[str | None]:
-    """The values, or none at all when all are null: the statement fills up what is missing, and most jobs have none."""
+    """The values, or an empty list if all are null: the statement fills in nulls, and most jobs have no value."""
     listed = list(values)
     return listed if any(value is not None for value in listed) else []
 
@@ -113,7 +113,7 @@ async def _fail(runner: Runner, endings: Sequence[tuple[H, AttemptFailed]], repo
         match statuses.get(held.id):
             case "dead_letter":
                 report.dead.append((held, failed.last_error()))
-            case "failed":  # it was cancelled meanwhile
+            case "failed":  # it was cancelled while it ran
                 report.cancelled += 1
             case "pending":
                 report.retried += 1
@@ -129,7 +129,7 @@ async def _snooze(runner: Runner, endings: Sequence[tuple[H, Snoozed]], report: 
 
 
 async def _hand_back(runner: Runner, held: Sequence[H], report: Report[H]) -> None:
-    """And once more what was locked at that moment: by a renewal, most likely, which is over soon."""
+    """Hand back; retry rows that were locked at that moment, most likely by a renewal, which is over soon."""
     worker = held[0].worker
     left = list(held)
     for _ in range(TRIES):
@@ -148,7 +148,7 @@ async def _hand_back(runner: Runner, held: Sequence[H], report: Report[H]) -> No
 
 
 async def hand_back_all(runner: Runner, worker: str, started: Sequence[UUID] = ()) -> int:
-    """Hand back whatever this worker holds, but for what it has started; once more what was locked at that moment."""
+    """Hand back what this worker holds and has not started; retry rows that were locked at that moment."""
     count = 0
     for _ in range(TRIES):
         rows = await runner.run("inbox", "hand_back_worker", worker, started)
@@ -162,7 +162,7 @@ async def hand_back_all(runner: Runner, worker: str, started: Sequence[UUID] = (
 
 
 def _complain(left: int) -> None:
-    log.warning("%s rows could not be handed back, since somebody locks them; their leases run out", left)
+    log.warning("%s rows could not be handed back, because they are locked; their leases will expire", left)
 
 
 def _note_lost(held: Iterable[H], written: Iterable[UUID], report: Report[H]) -> None:

@@ -1,10 +1,10 @@
 """The guarded claim: heads of ordered keys, rows of owned buckets, and suspects.
 
-    claim        along the lanes: takes the heads it meets, passes what waits behind them
-    hand_over    through the keys whose row has just ended here: takes what was passed, in its order
-    patrol       from the very start, every few seconds: takes what fell between the two, blocks what still waits
+    claim        along the lanes: takes the heads that it finds, passes the rows that wait behind them
+    hand_over    through the keys whose row has just ended here: takes the rows that were passed, in order
+    patrol       from the very start, every few seconds: takes what the others missed, blocks what still waits
 
-A passed row is older than all that lies before the floor, so a key that hands over jumps no queue.
+A passed row is older than all rows ahead of the floor, so a key that is handed over overtakes no other.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .about import About, about
 from .claim import Batch, Course, Known
 
 KEYS, KEYS_LEAST = 500, 10
-"""Most keys per claim: each holds an advisory lock, and their memory is shared by the whole server."""
+"""Most keys per claim: each needs an advisory lock, and the whole server shares the memory for these."""
 LOOK_LEAST, LOOK_MOST = 50, 2000
-"""Rows looked at per claim: more when many of them are not the heads of their keys."""
+"""Rows to look at per claim: more if many of them are not the heads of their keys."""
 REMEMBERED = 20_000
-"""Keys of which it is remembered that rows were passed; of others, the patrol finds them."""
+"""Most keys for which it is remembered that rows were passed; the patrol finds the rows of others."""
 STRIDE = 17
 PATROL_EVERY = 8.0
 PATROL_CHUNK = 500
 SLOW = 0.02
-"""Seconds: a question that took so long is not asked again until the next patrol."""
+"""Seconds: a query that took longer is not repeated until the next patrol."""
 
 CLAIM, PLACE, ABOUT = slice(14), slice(14, 16), 16
-"""Columns: the fields of a `Claim`, its place in the order, and in the first row what the others say by name."""
+"""Columns: the fields of a `Claim`, its place in the order, and in the first row an `About`."""
 
 Key = tuple[str, str]
 """(queue, key)"""
@@ -54,30 +54,30 @@ class GuardedCourse(Course):
         self._turn = 0
         self._keys = KEYS
         self._density = 1.0
-        """Of the rows looked at and not left, how many were claimed; lately."""
+        """Recent average share of claimed rows among those looked at and not left."""
         self._vacated: dict[Key, None] = {}
         self._fallen: set[Key] = set()
-        """Keys that fell vacant since the last claim was sent."""
+        """Keys that were vacated since the last claim was sent."""
         self._passed: dict[Key, None] = {}
         """Keys of which this floor has passed rows, the latest last."""
         self._ask_blocked_at = 0.0
-        """The question whether anything is blocked is not asked before: it was slow."""
+        """When to ask again whether anything is blocked; later if that was slow."""
         self._patrol = Floor(self.floor.lanes)
         self._patrolling = False
         self._patrol_at = time.monotonic() + PATROL_EVERY
 
     def vacate(self, claim: Claim) -> None:
-        """This row has ended here, somehow: its key may have a new head."""
+        """Note that this row has ended here: its key may have a new head."""
         self._vacated[claim.queue, claim.key] = None
         self._fallen.add((claim.queue, claim.key))
 
     @property
     def vacated(self) -> int:
-        """How many keys wait to be looked at."""
+        """How many keys wait to be handed over."""
         return len(self._vacated)
 
     def own(self, shares: Mapping[str, Sequence[int]]) -> None:
-        """These buckets of these queues are ours from now on."""
+        """Set the buckets that this worker owns from now on, by queue."""
         if shares != self._shares:
             self._shares = dict(shares)
             for floor in (self.floor, self._patrol):
@@ -112,7 +112,7 @@ class GuardedCourse(Course):
         return Batch(claims, more=not claims and (full or self._patrolling), full=full or len(claims) >= limit), behind
 
     async def hand_over(self, link: Link, limit: int) -> list[Claim]:
-        """Claim up to `limit` rows of the keys that fell vacant here; what is next in the others is for everyone."""
+        """Claim up to `limit` rows of the vacated keys. The next rows of the others become claimable by everyone."""
         with self._taking_vacated() as vacated:
             vacated = await self._worth_a_look(vacated, link)
             if not vacated:
@@ -124,20 +124,20 @@ class GuardedCourse(Course):
         return claims
 
     async def give_away(self, link: Link) -> None:
-        """What is next in the keys that fell vacant here is for everyone, also for those who have passed it."""
+        """Make the next rows of the vacated keys claimable by everyone, also by workers that have passed them."""
         with self._taking_vacated() as vacated:
             if vacated:
                 told, _ = await self._run(self.floor, vacated, 0, 0, 0, passed=True, link=link)
                 self._vacated.update((vacated[position - 1], None) for position in told.busy)
 
     async def _worth_a_look(self, vacated: list[Key], link: Link) -> list[Key]:
-        """If nothing at all is blocked, the keys of which we passed something: what others have is still ahead."""
+        """The keys to hand over: if nothing is blocked, only those with passed rows. Other rows are still ahead."""
         passed = [key for key in vacated if key in self._passed]
         if 2 * len(passed) > len(vacated) or time.monotonic() < self._ask_blocked_at:
             return vacated
         began = time.monotonic()
         blocked = await link.run("inbox", "blocked", list({queue for queue, _ in vacated}))
-        if time.monotonic() - began > SLOW:  # it walks what is dead; each key's own is less
+        if time.monotonic() - began > SLOW:  # it walks dead entries; a key by itself has fewer
             self._ask_blocked_at = time.monotonic() + PATROL_EVERY
         return vacated if blocked else passed
 
@@ -145,7 +145,7 @@ class GuardedCourse(Course):
         for key in ((each.queue, each.key) for each in told.passed):
             self._passed[key] = None
             if key in self._fallen:
-                # It fell vacant while this claim, which may have looked before that, was under way.
+                # It was vacated during this claim, which may have looked before that.
                 self._vacated[key] = None
         while len(self._passed) > REMEMBERED:
             del self._passed[next(iter(self._passed))]
@@ -161,7 +161,7 @@ class GuardedCourse(Course):
         return told.left > 0
 
     async def _walk_patrol(self, limit: int) -> Batch:
-        """One chunk of what lies behind the floor."""
+        """Walk one chunk behind the floor."""
         if not self._patrolling:
             self._patrolling = True
             self._patrol.reset()
@@ -177,7 +177,7 @@ class GuardedCourse(Course):
 
     @contextmanager
     def _taking_vacated(self) -> Iterator[list[Key]]:
-        """Taken out before they are asked about: one that falls vacant again meanwhile must be asked about again."""
+        """Take the vacated keys out before the query: one that is vacated again during it must be asked about again."""
         taken = list(self._vacated)[: self._keys]
         for key in taken:
             del self._vacated[key]
@@ -201,7 +201,7 @@ class GuardedCourse(Course):
         passed: bool = False,
         link: Link | None = None,
     ) -> tuple[About, list[Claim]]:
-        """Ask along the lanes of this floor, from its marks on; `passed`: somebody may have passed anything."""
+        """Claim along the lanes of this floor; `passed`: other workers may have passed any row."""
         lanes, starts = floor.lanes, floor.starts(rescan)
         hints = [END if passed else self.floor.hint(lane) for lane in lanes]
         ask = partial(
@@ -216,14 +216,14 @@ class GuardedCourse(Course):
         )  # fmt: skip
         try:
             rows = await ask()
-        except Contended:  # the lock table is full, most likely
+        except Contended:  # most likely the lock table is full
             self._keys = max(self._keys // 2, KEYS_LEAST)
             raise
         self._keys = min(self._keys + 1, KEYS)
         return about(rows[0][ABOUT]), claims_of(self._worker, rows[1:])
 
     def _own_buckets(self) -> tuple[list[str], list[int]]:
-        """Each time another one first: a full batch may not reach the last."""
+        """Our buckets, starting with another one each time: a full batch may not reach the last."""
         queues: list[str] = []
         buckets: list[int] = []
         for queue, share in self._shares.items():
@@ -234,6 +234,6 @@ class GuardedCourse(Course):
 
 
 def claims_of(worker: str, rows: list[asyncpg.Record]) -> list[Claim]:
-    """Oldest first, whatever the order of the keys."""
+    """The claims, oldest first, across all keys."""
     rows.sort(key=itemgetter(PLACE))
     return [Claim(worker, *row[CLAIM]) for row in rows]

@@ -1,7 +1,7 @@
--- Hand back rows that did not start; the attempt is given back.
+-- Hand back rows that have not started; the attempt is not counted.
 -- Takes    $1 ids, $2 generations, $3 worker.
 -- Returns  the ids handed back.
--- Locks    the rows, in order of id, skipping locked ones; never waits. Who calls it asks again for those that it still holds.
+-- Locks    the rows, in order of id, skipping locked ones; never waits. The caller retries those that it still holds.
 -- Index    the primary key alone (see complete.sql).
 with held as materialized (
     select i.id

@@ -1,10 +1,10 @@
--- Hand back everything that a worker holds, but for what it has started: it is dead, or it does not run now. None of the
--- rest is known to have started, so the attempt is given back.
+-- Hand back everything that a worker holds, except what it has started: it is dead, or it does not run now. None of these
+-- rows is known to have started, so the attempt is not counted.
 -- Takes    $1 worker, $2 ids of what it has started.
--- Returns  id, handed_back. A row that is locked right now is not: who calls it asks again.
+-- Returns  id, handed_back. A row that is locked right now is not: the caller retries.
 -- Locks    the rows, in the order of the index, skipping locked ones; never waits.
--- Index    idx_inbox_stale_processing: it walks what is in flight, once per death or standstill of a worker. Then the
---          primary key.
+-- Index    idx_inbox_stale_processing: it walks all rows in processing, once per dead or stopped worker. Then the primary
+--          key.
 with held as materialized (
     select i.id
     from holdfast.inbox i

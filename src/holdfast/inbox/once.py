@@ -1,6 +1,6 @@
 """once(): a durable marker around an effect outside the database.
 
-The one window in which the effect can still happen twice: after it happened, before its marker is committed.
+The effect can still happen twice in one window: after it has happened, and before its marker is committed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Entry(Enum):
 
 
 async def enter(runner: Runner, key: str, job: UUID, fence: int) -> Entry:
-    """Is the effect still to be made, and is it ours to make?"""
+    """Should this attempt make the effect?"""
     rows = await runner.run("inbox", "once_enter", key, job, fence)
     held, done, busy = rows[0]
     if not held:
@@ -29,7 +29,7 @@ async def enter(runner: Runner, key: str, job: UUID, fence: int) -> Entry:
 
 
 async def finish(runner: Runner, key: str, fence: int) -> None:
-    """The effect has happened; nobody enters again."""
+    """Note that the effect has happened; no attempt enters again."""
     probe("once.before")
     if not await runner.run("inbox", "once_finish", key, fence):
-        raise LeaseLost(f"once({key!r}): a newer attempt has entered since; its marker stands")
+        raise LeaseLost(f"once({key!r}): a newer attempt has entered since then, and its marker counts")

@@ -1,8 +1,8 @@
--- Enter a once() block: is its effect still to be made, and is it ours to make?
+-- Enter a once() block: should this attempt make the effect?
 -- Takes    $1 key, $2 job, $3 fence of this attempt.
 -- Returns  one row: held (this attempt still owns its job), done (finished before), busy (another live attempt is inside);
---          held and neither of the others: this attempt is inside. Entering again in the same attempt is no conflict:
---          a block that raised may be tried anew. A marker finished a moment ago may still read as busy.
+--          held and neither of the others: this attempt is inside. Entering again in the same attempt is allowed:
+--          a block that raised may be retried. A marker finished a moment ago may still read as busy.
 -- Locks    the marker.
 -- Index    primary keys.
 with held as materialized (

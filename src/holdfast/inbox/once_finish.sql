@@ -1,6 +1,6 @@
--- Leave a once() block: its effect has happened and is never made again.
+-- Finish a once() block: its effect has happened, and is not made again.
 -- Takes    $1 key, $2 fence of this attempt.
--- Returns  the key; nothing when a newer attempt has entered since.
+-- Returns  the key; nothing if a newer attempt has entered since then.
 -- Locks    the marker.
 -- Index    the primary key.
 update holdfast.once o

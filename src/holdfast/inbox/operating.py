@@ -1,4 +1,4 @@
-"""What operators do with jobs."""
+"""What operators can do with jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..errors import NotFound
 
 
 async def cancel(runner: Runner, id: UUID, reason: str) -> str:
-    """'cancelled' when it ended at once, 'processing' when its handler is being told, 'dead_letter' when it is one."""
+    """Cancel a job. 'cancelled': it has ended; 'processing': its handler is notified; 'dead_letter': it stays one."""
     rows = await runner.run("inbox", "cancel", id, reason)
     if not rows:
         raise NotFound(f"There is no live job {id}; it may have ended already")
@@ -18,5 +18,5 @@ async def cancel(runner: Runner, id: UUID, reason: str) -> str:
 
 
 async def revive(runner: Runner, ids: Sequence[UUID]) -> list[UUID]:
-    """Make dead letters pending again with a full set of attempts; the ids that were revived."""
+    """Make dead letters pending again with a full set of attempts; return the ids of those revived."""
     return [row[0] for row in await runner.run("inbox", "revive", sorted(ids))]

@@ -1,5 +1,5 @@
--- Walk one chunk of a lane behind its hint, for rows that the floor passed and that this worker could run after all:
--- back-dated by hand, or locked by somebody who then did not claim them.
+-- Walk one chunk of a lane behind its hint, for rows that the floor passed and that this worker can run: back-dated by
+-- hand, or locked by a transaction that then did not claim them.
 -- Takes    $1 queue; $2 priority; $3, $4 where the last chunk ended; $5, $6 the hint; $7 chunk size;
 --          $8 kinds, $9 their payload versions as in claim.sql.
 -- Returns  one row: rows seen, where the chunk ended, the first runnable position.

@@ -1,4 +1,4 @@
-"""Renew: keep the leases of rows in flight, and learn which were lost or cancelled."""
+"""Renew the leases of rows that workers hold, and find those that were lost or cancelled."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..probes import probe
 class Renewal:
     renewed: set[UUID]
     lost: set[UUID]
-    """Neither renewed nor held: another owner may have them. A row that is merely locked is in neither set."""
+    """Neither renewed nor held: another worker may have them. A row that is only locked is in neither set."""
 
 
 async def renew(link: Link, holds: Sequence[Hold], lease: float) -> Renewal:
-    """Renew what one worker holds."""
+    """Renew leases of one worker."""
     if not holds:
         return Renewal(set(), set())
     probe("renew.before")
@@ -38,6 +38,6 @@ def _columns(holds: Sequence[Hold]) -> tuple[list[UUID], list[int]]:
 
 
 async def cancelled(link: Link, workers: Sequence[str]) -> set[Hold]:
-    """What these workers hold, and should not go on with: its cancellation was requested."""
+    """The holds of these workers whose job was cancelled."""
     rows = await link.run("inbox", "cancelled", list(workers))
     return {Hold(worker, id, generation) for id, generation, worker in rows}

@@ -1,4 +1,4 @@
--- Renew the leases of rows in flight, under their holds.
+-- Renew leases, under their holds.
 -- Takes    $1 ids, $2 generations, $3 worker, $4 lease in seconds.
 -- Returns  the ids renewed. A row that is locked right now is left out: unknown, not lost; held.sql tells them apart.
 -- Locks    the rows, in order of id, skipping locked ones; never waits.

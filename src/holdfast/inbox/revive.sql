@@ -1,7 +1,7 @@
 -- Make dead letters pending again with a full set of attempts; the next claim raises the generation.
 -- Takes    $1 ids.
 -- Returns  the ids revived.
--- Locks    the rows, in order of id, skipping locked ones (another operator has them); never waits.
+-- Locks    the rows, in order of id, skipping locked ones (another operator is reviving them); never waits.
 -- Index    the primary key alone (see complete.sql).
 with dead as materialized (
     select i.id

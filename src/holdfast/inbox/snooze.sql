@@ -1,6 +1,6 @@
--- Put rows off, for a hundred years at most; the attempt is given back.
+-- Snooze rows, for a hundred years at most; the attempt is not counted.
 -- Takes    $1 ids in ascending order, $2 generations, $3 delays in seconds, $4 worker.
--- Returns  the ids put off. An id that does not come back was lost.
+-- Returns  the ids snoozed. An id that does not come back was lost.
 -- Locks    the rows, in order of id.
 -- Index    the primary key alone (see complete.sql).
 update holdfast.inbox i

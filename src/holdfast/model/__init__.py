@@ -1,4 +1,4 @@
-"""Pure values and rules: what a job is, how it may end, what may be stored. No I/O, no clock of its own.
+"""Pure values and rules: what a job is, how it can end, what can be stored. No I/O, and no clock.
 
 Everything here can be tested without a database, and everything else may depend on it.
 """

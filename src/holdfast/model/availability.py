@@ -16,14 +16,14 @@ class Availability:
         """In a row."""
 
     def failed(self, error: Exception, rows: int = 0) -> None:
-        """A call failed, for which so many rows wait."""
+        """Note a failed call; `rows` wait for it."""
         if not self.failures:
             self._since = time.monotonic()
         self.failures += 1
         self._occurrences.unavailable(Outage(self._part, error, self.failures, rows))
 
     def succeeded(self) -> None:
-        """A call was answered."""
+        """Note a call that was answered."""
         if self.failures:
             failures, self.failures = self.failures, 0
             self._occurrences.available(self._part, failures, time.monotonic() - self._since)

@@ -14,11 +14,11 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
 LONGEST = 36_500 * 86400.0
-"""A hundred years, in seconds: far more than anyone means, and well inside what dates and intervals can hold."""
+"""A hundred years, in seconds: more than any use needs, and well within the range of dates and intervals."""
 
 
 def seconds(value: Duration, field: str = "duration") -> float:
-    """The duration in seconds; refuses what is negative, endless or not a duration."""
+    """Return the duration in seconds; reject what is negative, infinite or not a duration."""
     number: int | float
     match value:
         case timedelta():
@@ -31,7 +31,7 @@ def seconds(value: Duration, field: str = "duration") -> float:
             number = _parse(value, field)
         case _:
             raise InvalidInput(field, f"expected a duration such as '90s', got {value!r}")
-    if not number >= 0:  # so also for NaN
+    if not number >= 0:  # also true for NaN
         raise InvalidInput(field, f"expected a duration of zero or more, got {value!r}")
     if number > LONGEST:
         raise InvalidInput(field, f"expected a duration of at most 36500d, got {value!r}")

@@ -1,28 +1,28 @@
-"""The claim floor: where the next claim's index scan begins, and the proof that no row stays behind it.
+"""The claim floor: where the index scan of the next claim begins, and the proof that no row stays behind it.
 
-A claim that starts at the left edge of its index walks every dead entry that a pinned xmin horizon keeps. So each
+A claim that starts at the left edge of its index walks over every dead entry that a pinned xmin horizon keeps. So each
 lane (queue, priority) remembers where its last claim ended, its *hint*. But rows appear behind the hint all the time:
-every transaction that enqueues, and commits after a later one was claimed. Hence a second mark, *safe*: no row that is
-still invisible can appear before it.
+those of every transaction that enqueues and then commits after a later row was claimed. So there is a second mark,
+*safe*: no row that is still invisible can appear before it.
 
-    Whoever makes a row pending writes available_at >= the time at which its transaction drew its xid (less a small
-    race, SLACK).
-    Each rescan reads the snapshot that it scans with and, after that, the xids that run.
-    An xid is *open* from the first rescan that reads it running until a snapshot shows that it has ended. One that is
-    not read running was drawn before the rescan and has ended by then, so the next scan sees its rows; or it was
-    drawn after the rescan began, and so were its rows.
-    Therefore what appears after a rescan belongs to an open xid, or is not older than the *previous* rescan; and an
-    xid that is read for the first time was drawn after the previous rescan began.
+    Every statement that makes a row pending writes available_at >= the time at which its transaction got its xid (minus
+    a small race, SLACK).
+    Each rescan reads the snapshot that it scans with and, after that, the running xids.
+    An xid is *open* from the first rescan that reads it as running until a snapshot shows that it has ended. If an xid
+    is not read as running, there are two cases. It was assigned before the rescan and has ended by then, so the next
+    scan sees its rows. Or it was assigned after the rescan began, and so its rows are newer, too.
+    Therefore a row that appears after a rescan belongs to an open xid, or is not older than the *previous* rescan; and
+    an xid that is read for the first time was assigned after the previous rescan began.
 
-The snapshot alone does not do: its xmax is one past the newest xid that has *ended*. A newer one that runs is not in
-it, so in a quiet database a lone transaction would go unseen until it commits.
+The snapshot alone is not enough: its xmax is one past the newest xid that has *ended*. A newer xid that is running is
+not in it, so in a quiet database, a single transaction would not be seen until it commits.
 
-A rescan starts at the lower of hint and the safe of the rescan before, so it meets every row that became visible in
-between. A transaction that stays open would hold safe back; after ASIDE it is set aside with the time before which it
-cannot have enqueued, and when it ends its lanes are scanned again from there.
+A rescan starts at the lower of the hint and the *safe* of the previous rescan, so it finds every row that became
+visible in between. A transaction that stays open would hold *safe* back. After ASIDE, it is set aside, with the time
+before which it cannot have enqueued. When it ends, its lanes are scanned again from that time.
 
-What this cannot see (rows back-dated by hand, rows that were locked when the scan passed and came back unclaimed) the
-patrol finds, which walks each lane from its very start in chunks.
+Some rows are invisible to this: rows back-dated by hand, and rows that were locked when the scan passed and came back
+unclaimed. The patrol finds them: it walks each lane from its very start, in chunks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 Position = tuple[datetime, int]
-"""(available_at, seq): the claim's order, and the order of its index."""
+"""(available_at, seq): the order of claims, and of their index."""
 
 START: Position = (datetime(1, 1, 1, tzinfo=UTC), 0)
 """Before every row: the driver sends this time as -infinity."""
@@ -50,12 +50,12 @@ class Lane:
     queue: str
     priority: int
     owned: bool = False
-    """Of the buckets that are ours; else of rows that nobody owns."""
+    """True: rows of our buckets in owned queues. False: rows without an owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`pg_current_snapshot()`: xids below xmax have ended, except those in `running`. Of others it says nothing."""
+    """`pg_current_snapshot()`: xids below xmax have ended, except those in `running`. It says nothing of others."""
 
     xmin: int
     xmax: int
@@ -70,7 +70,7 @@ class Snapshot:
         return xid < self.xmax and xid not in self.running
 
     def widen(self, xid: int) -> int:
-        """The full number of a recent xid of which only the lower 32 bits are known."""
+        """Return the full 64-bit number of a recent xid from its lower 32 bits."""
         nearest = (self.xmax & ~_LOWER) | xid
         if nearest > self.xmax + _HALF:
             return nearest - _LOWER - 1
@@ -82,10 +82,10 @@ _LOWER, _HALF = 2**32 - 1, 2**31
 
 @dataclass(slots=True)
 class _Open:
-    """A transaction that was running when we looked."""
+    """A transaction that was running at a rescan."""
 
     bound: datetime
-    """It cannot have enqueued before this."""
+    """It cannot have enqueued before this time."""
     seen_at: datetime
     aside: bool = False
 
@@ -101,31 +101,31 @@ class Floor:
 
     def __init__(self, lanes: Iterable[Lane]) -> None:
         self.lanes: Sequence[Lane] = tuple(lanes)
-        """In the order in which a claim scans them: those of one rank stand together."""
+        """In the order in which a claim scans them; lanes of the same rank are adjacent."""
         self._marks = {lane: _Marks() for lane in self.lanes}
         self._open: dict[int, _Open] = {}
         self._last = START[0]
         self._rescan = START[0]
 
     def starts(self, rescan: bool) -> list[Position]:
-        """Where each lane's next scan begins."""
+        """Return where the next scan of each lane begins."""
         marks = (self._marks[lane] for lane in self.lanes)
         return [min(m.hint, m.safe) if rescan else m.hint for m in marks]
 
     def rotate(self) -> None:
-        """Within each rank another queue comes first: a full batch may not have reached the last one."""
+        """Put another queue first within each rank, because a full batch may not have reached the last one."""
         ranks = (list(lanes) for _, lanes in groupby(self.lanes, lambda lane: (lane.owned, lane.priority)))
         self.lanes = tuple(lane for lanes in ranks for lane in (*lanes[1:], lanes[0]))
 
     def reset(self) -> None:
-        """Everything from the very start: after a start, a reconnect, a clock that went back."""
+        """Scan everything from the very start: after a start, a reconnect, or when the clock went back."""
         self._open.clear()
         self._last = self._rescan = START[0]
         for marks in self._marks.values():
             marks.hint = marks.safe = START
 
     def forget(self, lanes: Iterable[Lane]) -> None:
-        """Scan these from their very start: what they stand for has changed."""
+        """Scan these lanes from their very start, because the rows that they cover have changed."""
         for lane in lanes:
             self._marks[lane] = _Marks()
 
@@ -134,11 +134,11 @@ class Floor:
     ) -> bool:
         """Move the hints after a claim at time `at`.
 
-        `ends` holds per lane where its scan stopped: at the last row it took when the batch was full, at
-        (`at`, 0) when it ran out of due rows, None when it was not reached. `elapsed` seconds at least have passed
-        since the last claim, by a clock that is never set.
+        `ends` says per lane where its scan stopped: at the last row that it took if the batch was full, at (`at`, 0) if
+        it reached the end of the due rows, None if it was not reached. At least `elapsed` seconds have passed since the
+        last claim, by a monotonic clock.
 
-        False when the database's clock went back: this scan began too late, so it moves nothing; all starts anew.
+        Returns False if the database's clock went back: this scan began too late, so all marks are reset.
         """
         steady = at - self._last >= max(timedelta(seconds=elapsed) - SLACK / 2, timedelta())
         if not steady:
@@ -163,9 +163,9 @@ class Floor:
         ends: Sequence[Position | None],
         paused: Iterable[str],
     ) -> bool:
-        """Move *safe* after a rescan, for the lanes that it reached. True when a lane should be scanned again now.
+        """Move *safe* after a rescan, for the lanes that it reached. Return True if a lane must be scanned again now.
 
-        `running` holds the xids, or their lower halves, that were read running after the snapshot was taken.
+        `running` holds the xids, or their lower halves, that were read as running after the snapshot was taken.
         """
         before, self._rescan = self._rescan, at
         bound = before - SLACK if before > START[0] else before
@@ -181,7 +181,7 @@ class Floor:
         return ended is not None
 
     def lower(self, lane: Lane, position: Position) -> None:
-        """Something runnable was found behind the hint."""
+        """Move the hint back: a row that can run was found behind it."""
         marks = self._marks[lane]
         marks.hint = min(marks.hint, position)
 
@@ -189,7 +189,7 @@ class Floor:
         return self._marks[lane].hint
 
     def _note(self, at: datetime, bound: datetime, snapshot: Snapshot, running: Iterable[int]) -> datetime | None:
-        """Note new transactions, set old ones aside; the earliest bound of those set aside that have ended."""
+        """Note new transactions, set old ones aside; return the earliest bound of those set aside that have ended."""
         ended: datetime | None = None
         for xid in [xid for xid in self._open if snapshot.ended(xid)]:
             gone = self._open.pop(xid)

@@ -9,21 +9,21 @@ from .limits import check_int, check_key, check_text
 
 BUCKETS = 1024
 HASH_VERSION = 1
-"""Both are also settings in the database; a release that counted or hashed otherwise would put keys elsewhere."""
+"""Both are also settings in the database: with another count or hash, a release would put keys into other buckets."""
 
 
 def bucket(key: str) -> int:
-    """The first ten bits of sha256 over the key's UTF-8 bytes."""
+    """Return the first ten bits of the SHA-256 of the key's UTF-8 bytes."""
     digest = hashlib.sha256(key.encode()).digest()
     return digest[0] << 2 | digest[1] >> 6
 
 
 def substream(key: str, part: str | int, of: int = 8) -> str:
-    """One of `of` sub-streams of a hot key, such as `tenant:42#3`, always the same one for the same part.
+    """Return one of `of` sub-streams of a hot key, such as `tenant:42#3`; always the same one for the same part.
 
-    Order, and one at a time, then hold inside each sub-stream only: choose as part what must stay in order, such as the
-    order's number where the key is the tenant's. Another `of` puts parts into other sub-streams; change it when none of
-    the key's jobs are waiting.
+    Jobs then run in order and one at a time within each sub-stream only. As the part, choose what must stay in order:
+    for example, the number of the order if the key is the tenant. With another `of`, parts go to other sub-streams, so
+    change it only when no jobs of the key are waiting.
     """
     check_key("key", key)
     if isinstance(part, bool) or not isinstance(part, str | int):

@@ -1,4 +1,4 @@
-"""What may be stored, and the checks that name the field which does not fit."""
+"""What can be stored, and the checks whose errors name the field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRIORITIES = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes beyond which input is refused."""
+    """Sizes above which input is rejected."""
 
     payload_bytes: int = 1024 * 1024
     depth: int = 100
@@ -27,7 +27,7 @@ DEFAULT_LIMITS = Limits()
 
 
 def check_name(field: str, name: object, limits: Limits = DEFAULT_LIMITS) -> str:
-    """A queue's or kind's name."""
+    """Return the name of a queue or a kind, checked."""
     text = check_text(field, name)
     if not 1 <= len(text) <= limits.name_characters:
         raise InvalidInput(field, f"expected 1 to {limits.name_characters} characters, got {len(text)}")
@@ -35,7 +35,7 @@ def check_name(field: str, name: object, limits: Limits = DEFAULT_LIMITS) -> str
 
 
 def check_key(field: str, key: object, limits: Limits = DEFAULT_LIMITS) -> str:
-    """An ordering or idempotency key."""
+    """Return a key or an idempotency key, checked."""
     text = check_text(field, key)
     size = len(text.encode())
     if not 1 <= size <= limits.key_bytes:
@@ -44,20 +44,20 @@ def check_key(field: str, key: object, limits: Limits = DEFAULT_LIMITS) -> str:
 
 
 def check_text(field: str, value: object) -> str:
-    """Text that Postgres can store."""
+    """Return text that Postgres can store."""
     if not isinstance(value, str):
         raise InvalidInput(field, f"expected text, got {type(value).__name__}")
     if "\0" in value:
-        raise InvalidInput(field, "holds a NUL character, which Postgres cannot store")
+        raise InvalidInput(field, "contains a NUL character, which Postgres cannot store")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidInput(field, "holds half of a surrogate pair, which is not valid Unicode") from None
+        raise InvalidInput(field, "contains half of a surrogate pair, which is not valid Unicode") from None
     return value
 
 
 def check_instant(field: str, value: object) -> datetime:
-    """A moment with a time zone."""
+    """Return a datetime with a time zone."""
     if not isinstance(value, datetime):
         raise InvalidInput(field, f"expected a datetime with a time zone, got {type(value).__name__}")
     if value.tzinfo is None or value.utcoffset() is None:
@@ -78,7 +78,7 @@ def check_flag(field: str, value: object) -> bool | None:
 
 
 def check_schema(name: str) -> str:
-    """The schema's name goes into statements as an identifier, so it is held to a plain form."""
+    """Return the schema's name. It becomes an identifier in statements, so its form is restricted."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,40}", name):
         raise ConfigurationError(
             f"schema: expected a lower-case name of letters, digits and underscores, at most 41 long, got {name!r}"

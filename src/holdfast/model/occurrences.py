@@ -70,7 +70,7 @@ class Subscriber:
         """A worker claims nothing more."""
 
     def worker_stopped(self, worker: str, completed: int) -> None:
-        """A worker has left, after so many completed jobs."""
+        """A worker has left; it completed this number of jobs."""
 
     def worker_failed(self, worker: str, error: BaseException) -> None:
         """An error of the worker itself, not of a handler; it stops."""
@@ -87,10 +87,10 @@ class Subscriber:
         """An attempt began."""
 
     def not_started(self, claim: Claim, error: Exception, delay: float) -> None:
-        """An attempt had no process to run in; it is retried after so many seconds."""
+        """An attempt had no process to run in; it is retried after `delay` seconds."""
 
     def start_overdue(self, claims: Sequence[Claim], seconds: float) -> None:
-        """These rows could not start within so many seconds; they are handed back."""
+        """These rows could not start in time, after `seconds`; they are handed back."""
 
     def timed_out(self, claim: Claim) -> None:
         """An attempt ran longer than its timeout, and was stopped."""
@@ -111,10 +111,10 @@ class Subscriber:
         """The server rejected the ending of this attempt; `ending_lost` follows."""
 
     def endings_unwritten(self, endings: int) -> None:
-        """The worker stops, and could not write so many endings; their leases expire."""
+        """The worker stops, and this number of endings is not written; their leases expire."""
 
     def handlers_left(self, handlers: int) -> None:
-        """The worker stops, and so many handlers did not end; their leases expire."""
+        """The worker stops, and this number of handlers still runs; their leases expire."""
 
     def handler_process_failed(self, error: Exception) -> None:
         """The first process for handlers could not be started; it is retried."""
@@ -122,13 +122,13 @@ class Subscriber:
     # Leases
 
     def renewed(self, worker: str, rows: int) -> None:
-        """So many leases of this worker were renewed."""
+        """Leases of this worker were renewed: one batch."""
 
     def lease_lost(self, held: Holding) -> None:
         """A lease could not be renewed in time, or another worker has the row."""
 
     def recalled(self, worker: str, rows: int, stopped: bool) -> None:
-        """A worker does not run: so many rows that it had not started were handed back."""
+        """A worker does not run, and its rows that had not started were handed back. `stopped`: by SIGSTOP."""
 
     def absent(self, worker: str) -> None:
         """A worker does not run, and does not count as live from now on."""
@@ -148,7 +148,7 @@ class Subscriber:
         """A part of the worker cannot reach the server, or the server cannot serve it now. Reported for each try."""
 
     def available(self, part: Part, failures: int, seconds: float) -> None:
-        """It is served again, after so many failures and seconds."""
+        """A part is served again; how many calls failed, and how long that took."""
 
     def listening(self, channel: str, again: bool) -> None:
         """A host receives wake-ups on this channel."""
@@ -162,7 +162,7 @@ class Subscriber:
         """A chore failed, or with None, the search for chores that are due. It is retried at its next turn."""
 
     def chore_postponed(self, chore: str, seconds: float) -> None:
-        """The server was away a moment ago: nothing is taken from other workers for up to so many seconds."""
+        """The server was away a moment ago: nothing is taken from other workers for up to `seconds`."""
 
     def swept(self, rows: Sequence[Swept]) -> None:
         """The leases of these rows had expired."""
@@ -171,7 +171,7 @@ class Subscriber:
         """The session of an attempt whose lease had expired was ended."""
 
     def called_dead(self, worker: str, silence: float) -> None:
-        """A worker has sent no heartbeat for so many seconds, and is dead in the registry."""
+        """A worker has sent no heartbeat for `silence` seconds, and is marked as dead in the registry."""
 
     # Worker processes
 
@@ -191,7 +191,7 @@ class Subscriber:
         """A worker process has drained and ended."""
 
     def process_died(self, pid: int, worker: str, how: str, started: int) -> None:
-        """A worker process ended with an error, or with rows; so many attempts had started. "": not ready yet."""
+        """A worker process ended with an error, or with rows; `started` attempts ran. No `worker`: not ready yet."""
 
     def recovered(self, worker: str, report: Report[Hold]) -> None:
         """What a process that died had started is written as failed, and the rest is handed back."""

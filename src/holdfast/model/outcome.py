@@ -1,7 +1,7 @@
-"""How an attempt ends. Endings are values; any other exception is a retry.
+"""How an attempt ends.
 
-A handler returns a result (completed), `Snooze(delay)` (later, at no cost of an attempt) or `Fail(reason)` (failed
-permanently); the last two can be raised as well. Whatever else it raises is a failed attempt.
+A handler returns a result (completed), `Snooze(delay)` (run again later; costs no attempt) or `Fail(reason)` (failed
+permanently); the last two can also be raised. Any other exception is a failed attempt.
 
 What the worker makes of that is an `Outcome`, and each has one statement (inbox/ending.py):
 
@@ -9,8 +9,8 @@ What the worker makes of that is an `Outcome`, and each has one statement (inbox
     Ended           it is archived as failed, cancelled, expired or discarded
     AttemptFailed   it is retried later, or a dead letter
     Snoozed         it waits, and the attempt is given back
-    HandedBack      others may run it now; the attempt is given back
-    Lost            nothing is written: the row is another's
+    HandedBack      other workers may run it now; the attempt is given back
+    Lost            nothing is written: another worker owns the row
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .limits import DEFAULT_LIMITS, Limits
 
 
 class _Ending(Exception):
-    """Equal by value, as what a handler returns should be."""
+    """Equal by value, like anything that a handler returns."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self.args == other.args
@@ -36,7 +36,7 @@ class _Ending(Exception):
 
 
 class Snooze(_Ending):
-    """Run this job again after `delay`; the attempt is given back. Return it, or raise it from wherever you are.
+    """Run this job again after `delay`; the attempt is given back. Return it or raise it.
 
     What a handler with a `TxContext` wrote commits if it is returned, and is rolled back if it is raised.
     """
@@ -50,7 +50,7 @@ class Snooze(_Ending):
 
 
 class Fail(_Ending):
-    """End this job as failed, permanently: it is not retried, and not a dead letter. Return it, or raise it.
+    """End this job as failed, permanently: it is not retried, and not a dead letter. Return it or raise it.
 
     What a handler with a `TxContext` wrote commits if it is returned, and is rolled back if it is raised.
     """
@@ -69,7 +69,7 @@ class Completed:
 
 
 DONE = Completed()
-"""As most handlers end: they return nothing."""
+"""The usual ending: most handlers return nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ class Final(StrEnum):
     """What is archived of a job that did not complete."""
 
     FAILED = "failed"
-    """Its handler returned or raised `Fail`, or returned what cannot be stored."""
+    """Its handler returned or raised `Fail`, or its result cannot be stored."""
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     DISCARDED = "discarded"
-    """A dead letter that an operator threw away."""
+    """An operator discarded the dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +101,17 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """It raised, ran over its time, or died with its process: the job is retried, or a dead letter."""
+    """It raised, timed out, or died with its process: the job is retried, or becomes a dead letter."""
 
     error: str
     message: str
     trace: str = ""
     crashed: bool = False
-    """It may have taken its process down: the next attempt runs in isolation."""
+    """It may have killed its process: the next attempt runs in isolation."""
     delay: float | None = None
-    """Seconds until the next attempt; None: by the backoff."""
+    """Seconds until the next attempt; None: the backoff decides."""
     give_up: bool = False
-    """A dead letter now, whatever attempts are left?"""
+    """Make it a dead letter now, even if it has attempts left?"""
 
     def last_error(self, limits: Limits = DEFAULT_LIMITS) -> str:
         return trim(f"{self.error}: {self.message}" if self.message else self.error, limits.error_bytes)
@@ -126,7 +126,7 @@ class AttemptFailed:
 
 @dataclass(frozen=True, slots=True)
 class HandedBack:
-    """Not run, or not to its end: others may run it now. The attempt is given back."""
+    """It did not run, or not to its end: other workers may run it now. The attempt is given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ Outcome = Completed | Ended | AttemptFailed | Snoozed | HandedBack | Lost
 
 
 def failure(error: BaseException) -> AttemptFailed:
-    """The failure as it can be stored, whatever the exception does when it is looked at."""
+    """The failure in a form that can be stored, even if the exception cannot be printed."""
     name = type(error).__name__
     try:
         message = str(error)

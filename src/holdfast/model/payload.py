@@ -1,6 +1,6 @@
-"""Strict JSON: what goes in comes out, or is refused with the path of the part that cannot be stored.
+"""Strict JSON: a value comes back as it was stored, or is rejected with the path of the part that cannot be stored.
 
-Numbers are kept as decimals. One float has none: -0.0 comes back as 0.0, which equals it.
+Numbers are stored as decimals. The one float that has no decimal, -0.0, comes back as 0.0, which equals it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ..errors import InvalidInput, InvalidPayload
 from .limits import DEFAULT_LIMITS, Limits, check_text
 
 WHOLE = 1e16
-"""From here on floats are written without a fraction, as 1e16, and would come back as ints."""
+"""From here on, floats are written without a fraction, as 1e16, and would come back as ints."""
 
 
 def encode(kind: str, arguments: dict[str, Any], limits: Limits = DEFAULT_LIMITS) -> str:
-    """The payload as it is stored: `{"type": kind, …arguments}`."""
+    """Return the payload as it is stored: `{"type": kind, …arguments}`."""
     plain = arguments if _is_plain(arguments, limits.depth) else _plain(arguments, "", 1, limits)
     return _encode("payload", {"type": kind, **plain}, limits)
 
 
 def encode_value(field: str, value: Any, limits: Limits = DEFAULT_LIMITS) -> str | None:
-    """A result or a header, as JSON text; None stays None."""
+    """Return a result or a header as JSON text; None stays None."""
     return None if value is None else _encode(field, _plain(value, field, 1, limits), limits)
 
 
@@ -44,8 +44,8 @@ def _encode(field: str, plain: Any, limits: Limits) -> str:
 
 
 def _is_plain(value: Any, levels: int) -> bool:
-    """Is it of JSON's own types, and nothing to refuse in it? The quick look, which most payloads pass; `_plain` is
-    the one that converts, and that says what is wrong where."""
+    """Return whether it has only JSON's own types and nothing to reject. This is the fast check, which most payloads
+    pass; `_plain` converts, and says what is wrong and where."""
     kind = type(value)
     if kind is dict:
         if levels <= 1:
@@ -53,7 +53,7 @@ def _is_plain(value: Any, levels: int) -> bool:
         for key, item in value.items():
             if type(key) is not str or not _is_storable(key):
                 return False
-            # What most arguments are is looked at here, without another call.
+            # The usual types of arguments are checked here, without another call.
             if type(item) is str:
                 if not _is_storable(item):
                     return False
@@ -84,8 +84,8 @@ def _is_unicode(text: str) -> bool:
 
 
 def _plain(value: Any, path: str, depth: int, limits: Limits) -> Any:
-    """The value in JSON's own types. Dataclasses, structs and pydantic models become objects; dates, UUIDs, decimals
-    and enums become what msgspec reads back as such."""
+    """Return the value in JSON's own types. Dataclasses, structs and pydantic models become objects; dates, UUIDs,
+    decimals and enums become what msgspec reads back as such."""
     if depth > limits.depth:
         raise InvalidPayload(_top(path), f"is nested deeper than {limits.depth} levels, or contains itself")
     match value:
@@ -105,7 +105,7 @@ def _plain(value: Any, path: str, depth: int, limits: Limits) -> Any:
 
 
 def _unfolded(value: Any, path: str) -> Any:
-    """A struct as msgspec writes it, with its tags and names; what has to be looked at again stays as it is."""
+    """Return a struct as msgspec writes it, with its tags and names. Types that need another check stay as they are."""
     try:
         return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview, datetime, Decimal))
     except RecursionError:
@@ -130,7 +130,9 @@ def _scalar(value: Any, path: str) -> Any:
         case None | bool():
             return value
         case bytes() | bytearray() | memoryview():
-            raise InvalidPayload(path, "is bytes, which JSON cannot hold; encode it yourself, for example as base64")
+            raise InvalidPayload(
+                path, "is bytes, which JSON cannot represent; encode it yourself, for example as base64"
+            )
         case set() | frozenset():
             raise InvalidPayload(path, "is a set, whose order changes from run to run; pass a sorted list")
         case datetime() if value.utcoffset() is None:
@@ -138,7 +140,7 @@ def _scalar(value: Any, path: str) -> Any:
                 path, "is a datetime without a time zone; use datetime.now(timezone.utc) or attach one"
             )
         case Decimal() if not value.is_finite():
-            raise InvalidPayload(path, f"is {value}, which JSON cannot hold")
+            raise InvalidPayload(path, f"is {value}, which JSON cannot represent")
     try:
         plain = msgspec.to_builtins(value)
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -147,7 +149,7 @@ def _scalar(value: Any, path: str) -> Any:
         case str():
             return _text(str.__str__(plain), path)
         case float() if not math.isfinite(plain):
-            raise InvalidPayload(path, f"is {plain}, which JSON cannot hold")
+            raise InvalidPayload(path, f"is {plain}, which JSON cannot represent")
         case int() if not -(2**63) <= plain < 2**64:
             raise InvalidPayload(path, "is a whole number of more than 64 bits; pass it as text")
         case int():
@@ -155,7 +157,7 @@ def _scalar(value: Any, path: str) -> Any:
         case float():
             return float(plain) if -WHOLE < plain < WHOLE else msgspec.Raw(f"{plain:.1f}".encode())
         case _:
-            raise InvalidPayload(path, f"is a {type(value).__name__}, which JSON cannot hold")
+            raise InvalidPayload(path, f"is a {type(value).__name__}, which JSON cannot represent")
 
 
 def _text(value: str, path: str) -> str:
@@ -166,11 +168,11 @@ def _text(value: str, path: str) -> str:
 
 
 def _shown(key: object) -> str:
-    """A name that can be printed and stored wherever the message goes."""
+    """Return a name that can be printed and stored, wherever the message goes."""
     text = str(key)
     return (text if text.isprintable() else ascii(text)[1:-1])[:80]
 
 
 def _top(path: str) -> str:
-    """The argument's own name: the whole path of what is nested too deeply says nothing."""
+    """Return the name of the argument: the whole path of what is nested too deeply does not help."""
     return path.partition(".")[0].partition("[")[0] or "payload"

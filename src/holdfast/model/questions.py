@@ -1,4 +1,4 @@
-"""What a handler may ask of its worker while it runs. Each is answered under the hold of its attempt, or refused."""
+"""What a handler can ask its worker while it runs. Each is answered under the hold of its attempt, or rejected."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class EnterOnce(msgspec.Struct, tag=True, frozen=True):
-    """At the beginning of a once() block: is the effect still to be made?"""
+    """At the start of a once() block: must the effect still happen?"""
 
     key: str
 

@@ -1,4 +1,4 @@
--- These workers do not run now, although their host lives: they are not live until their next heartbeat.
+-- Mark workers as absent: they do not run now, and are not live until their next heartbeat.
 -- Takes    $1 workers.
 -- Returns  those that were live until now.
 update holdfast.workers w

@@ -1,7 +1,7 @@
--- Say that workers are there. A draining one stays draining; one that was given up for dead is what it was before;
--- one that has left stays away, although this may have been under way when it left.
+-- Heartbeat. A draining worker stays draining; one that was marked as dead by housekeeping gets its earlier status back;
+-- one that has left stays dead, even if this heartbeat was in progress when it left.
 -- Takes    $1 workers, $2 their counters as JSON.
--- Returns  those that the registry knows, each with its status: 'draining' may be somebody else's wish, 'dead' has left.
+-- Returns  those that the registry knows, with their status: 'draining' may have been set by others, 'dead' has left.
 with beat as (
     update holdfast.workers w
     set last_seen_at = holdfast.clock(),

@@ -1,4 +1,4 @@
--- A worker says what becomes of it: draining, or dead when it has left.
+-- Set the status of a worker: draining, or dead when it has left.
 -- Takes    $1 worker, $2 status, $3 its last counters as JSON (null: as they were).
 update holdfast.workers w
 set status = $2, last_seen_at = holdfast.clock(),

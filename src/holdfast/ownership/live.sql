@@ -1,4 +1,4 @@
--- Who is live on each of these queues: alive, and seen within 30 seconds by the database's clock.
+-- The workers that are live on each of these queues: alive, and seen within 30 seconds by the database's clock.
 -- Takes    $1 queues.
 -- Returns  each queue with its workers.
 -- Index    none: it reads the registry, a few hundred small rows at most, once per refresh and worker.

@@ -1,4 +1,4 @@
-"""Shares: the buckets that this worker owns now, by the ring of those who are live on a queue."""
+"""Shares: the buckets that this worker owns now, from the ring of the workers that are live on a queue."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ async def live(link: Link, queues: Iterable[str]) -> dict[str, frozenset[str]]:
 class Shares:
     """One worker's shares. The registry is read every few seconds, never once per claim.
 
-    A worker that the registry does not call live owns nothing. Two workers may see different registries for one
-    refresh: they then claim from the same buckets, or a bucket waits so long. No row has two owners by that, because
-    the claim locks it, and no row waits for an owner that went silent for longer than 30 seconds and one refresh.
+    A worker that is not live in the registry owns nothing. Two workers may see different registries for one refresh:
+    then they claim from the same buckets, or a bucket waits for that long. No row gets two owners by that, because the
+    claim locks it, and no row waits for a silent owner for longer than 30 seconds and one refresh.
     """
 
     def __init__(self, link: Link, worker: str, refresh: float = REFRESH) -> None:
@@ -39,10 +39,10 @@ class Shares:
         self._until = 0.0
         self.refreshes = 0
         self.changes = 0
-        """Rises whenever a share became another."""
+        """How often the shares have changed."""
 
     async def owned(self, queues: Collection[str]) -> dict[str, Share]:
-        """The buckets of this worker in each of these queues, rising; none where it owns nothing."""
+        """The buckets of this worker in each of these queues, in ascending order; empty where it owns nothing."""
         if not queues:
             return {}
         if self._outdated or not self._shares.keys() >= set(queues):
@@ -51,7 +51,7 @@ class Shares:
 
     @property
     def _outdated(self) -> bool:
-        """Too old, or of a session that is gone: the new one may speak to another server."""
+        """Is the view too old, or of a session that is gone? The new session may be on another server."""
         return time.monotonic() >= self._until or self._link.connects != self._session
 
     def _see(self, live: dict[str, frozenset[str]]) -> None:

@@ -1,7 +1,7 @@
-"""The programs behind `holdfast worker`: processes that start, watch and end each other.
+"""The programs behind `holdfast worker`: processes that start, watch and kill each other.
 
-supervisor        the command itself: keeps and watches worker processes
+supervisor        the command itself: starts and watches worker processes
 worker_process    one worker
 isolation         when the supervisor starts worker processes for suspects only
-handler_process   where a worker runs the handlers that asked for a process
+handler_process   runs handlers that need a separate process
 """

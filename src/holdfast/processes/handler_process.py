@@ -1,7 +1,8 @@
 """A process that runs handlers for a worker, one attempt at a time: `python -m holdfast.processes.handler_process`.
 
-Attempts come by a socket, and how they ended goes back by it. A pipe says that an attempt should stop; when it ends,
-so has the worker, and the process ends at once; on Linux the kernel sees to it even when no Python code can run.
+Attempts come through a socket, and their outcomes go back through it. A pipe tells that an attempt should stop. When
+the pipe closes, the worker is gone and the process exits at once; on Linux the kernel ensures this even when no Python
+code can run.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def main() -> int:
     die_with(start.parent)
     log_to_stderr(start.log_level)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # it ends by being killed, which would lose what was printed
-    # Not SIG_IGN, which programs that a handler starts would inherit.
+        sys.stdout.reconfigure(line_buffering=True)  # it is killed in the end, which would lose buffered output
+    # Not SIG_IGN: programs that a handler starts would inherit it.
     for number in protocol.SIGNALS:
         signal.signal(number, lambda *_: None)
     _unblock_signals()
@@ -74,7 +75,7 @@ def _unblock_signals() -> None:
 
 
 def _own_signals() -> None:
-    """What a handler forks, such as by multiprocessing, can be ended as usual, and from its first moment."""
+    """Restore the signals in a forked process, for example of multiprocessing, so that it can be ended as usual."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _unblock_signals()
@@ -89,10 +90,10 @@ def _load(start: protocol.Start) -> Mapping[str, Definition]:
 
 
 class Wire:
-    """The worker's other end, for one thread at a time."""
+    """The connection to the worker, for one thread at a time."""
 
     def __init__(self, to_worker: socket.socket) -> None:
-        to_worker.setblocking(True)  # it is not, if the worker's application has set a default timeout for sockets
+        to_worker.setblocking(True)  # it would not be, if the worker's application has set a default timeout
         self._socket = to_worker
         self._buffer = bytearray()
         self._decoder = msgspec.json.Decoder(protocol.Down)
@@ -127,7 +128,7 @@ class Wire:
 
 
 class Handlers:
-    """Where attempts are run, one after the other; also the desk that serves their contexts."""
+    """Runs attempts, one after the other; also the desk for their contexts."""
 
     def __init__(self, wire: Wire, definitions: Mapping[str, Definition], pipe_fd: int) -> None:
         self._wire = wire
@@ -135,12 +136,12 @@ class Handlers:
         self._pipe_fd = pipe_fd
         self._pid = os.getpid()
         self._asking = threading.Lock()
-        """One question at a time, from whichever thread of the handler, and none after its attempt."""
+        """One question at a time, from any thread of the handler, and none after its attempt."""
         self._context: Context | None = None
         self._stop: protocol.Stop | None = None
 
     def serve(self) -> None:
-        threading.Thread(target=self._heed, name="holdfast worker's pipe", daemon=True).start()
+        threading.Thread(target=self._read_stops, name="holdfast worker's pipe", daemon=True).start()
         self._wire.send(protocol.Ready(sorted(self._definitions)))
         while True:
             order = self._wire.receive()
@@ -150,7 +151,7 @@ class Handlers:
     def _run(self, claim: Claim) -> protocol.Ended | protocol.GaveIn:
         context = Context(claim, self)
         self._context = context
-        self._tell(context)  # perhaps it was stopped before it began
+        self._tell(context)  # it may have been stopped before it began
         try:
             definition = self._definitions[claim.kind]
             arguments = definition.decode(claim.payload, claim.version)
@@ -166,7 +167,7 @@ class Handlers:
 
     # Stopping
 
-    def _heed(self) -> None:
+    def _read_stops(self) -> None:
         buffer, decoder = bytearray(), msgspec.json.Decoder(protocol.Stop)
         while data := os.read(self._pipe_fd, 4096):
             buffer += data
@@ -185,10 +186,10 @@ class Handlers:
 
     async def ask(self, claim: Claim, question: Question) -> bool:
         if os.getpid() != self._pid:
-            raise HoldfastError(f"once({question.key!r}): the handler's process can ask for it, not one that it forked")
+            raise HoldfastError(f"once({question.key!r}): call it in the handler's process, not in one that it forked")
         with self._asking:
             if self._context is None or self._context._claim is not claim:
-                raise HoldfastError(f"once({question.key!r}): its attempt has ended; wait for threads before returning")
+                raise HoldfastError(f"once({question.key!r}): its attempt has ended; join threads before returning")
             answer = self._wire.ask(question)
         if answer.busy:
             raise OnceBusy(question.key)
@@ -199,12 +200,12 @@ class Handlers:
         return answer.value
 
     def wait(self, work: Awaitable[Any]) -> Any:
-        """Nothing in them waits for a loop."""
+        """Run it to its end: nothing in it waits for an event loop."""
         try:
             work.__await__().send(None)
         except StopIteration as done:
             return done.value
-        raise AssertionError("it waits for something")
+        raise AssertionError("it waits for an event loop")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""The supervisor's isolation processes: started while suspects wait, beside the processes that run everything else.
+"""The supervisor's isolation processes: started while suspects wait, beside the ordinary processes.
 
-    a process of ours died, and what ran in it was handed back    start one, once the successor had time to start
-    an ordinary process sees suspects, and still after a while    start one: whoever handed them back is not there
-    an isolation process sees suspects, and all are engaged       start another, up to `most`
+    a process of ours died, and its running rows were handed back    start one, when its successor had time to start
+    ordinary processes see suspects, and still after a while         start one: no other host runs them
+    an isolation process sees suspects, and all are engaged          start another, up to `most`
 
-Each ends by itself when there is nothing left for it. So the more of a crash's jobs turn out to be long, the more
-processes share them, and no suspect that kills its process takes another job along.
+Each ends by itself when nothing is left for it. So if many jobs of a crash turn out to be long, more processes share
+them, and a suspect that kills its process affects no other job.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ..model.occurrences import Occurrences
 log = logging.getLogger("holdfast.supervisor")
 
 MOST = 8
-"""Isolation processes per supervisor, if its concurrency is not less."""
+"""Most isolation processes per supervisor, or its concurrency if that is less."""
 LOOK_EVERY = 0.25
 ENGAGED = 1.0
-"""Seconds for which an isolation process holds something, or is stopped, until nothing more is expected of it."""
+"""Seconds after which an isolation process that holds a row, or is stopped, counts as engaged."""
 AFTERWARDS = 1.0
-"""Seconds that the successor of a dead process has to start before an isolation process does; it serves all others."""
+"""Seconds that the successor of a dead process has to start before an isolation process: it runs all other jobs."""
 OTHERS = 1.0, 5.0
-"""Seconds for which suspects that others handed back are left to those; drawn, lest a whole fleet starts processes."""
+"""Seconds for which suspects of other hosts are left to those; random, so that not every host starts a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,19 @@ class Place(Protocol):
 
     @property
     def suspects(self) -> bool:
-        """Does it say that suspects wait which it does not take?"""
+        """Does it report that suspects wait which it does not take?"""
         ...
 
     @property
     def engaged(self) -> bool:
-        """Has it something to do, or is it stopped? Asked from outside: a handler may block its loop."""
+        """Does it hold rows, or is it stopped? Read from its ledger: a handler may block its loop."""
         ...
 
     def forget_suspects(self) -> None:
-        """Until it says so again."""
+        """Reset `suspects`, until it reports them again."""
 
     async def live(self) -> End:
-        """Start a process, keep it, and clear up after it."""
+        """Start a process, keep it until it ends, and recover its rows."""
         ...
 
     def drain(self) -> None: ...
@@ -79,22 +79,22 @@ class Isolation:
         self._most = min(most, MOST)
         self._lives: dict[Place, asyncio.Task[None]] = {}
         self._engaged: dict[Place, float] = {}
-        """Since when."""
+        """Since when each is engaged."""
         self._over = False
         self._asked_for: float | None = None
-        """When the first is to start, because we have handed suspects back."""
+        """When to start the first one, because this supervisor has handed suspects back."""
         self._left_at: float | None = None
-        """When the first is to start, if ordinary processes see suspects until then."""
+        """When to start the first one, if ordinary processes still see suspects then."""
         self._failures = 0
         self._codes = [0]
 
     def ask(self) -> None:
-        """Rows were handed back whose attempts may have taken their process down."""
-        if self._asked_for is None:  # another death does not put it off
+        """Ask for a process: rows were handed back whose attempts may have killed their process."""
+        if self._asked_for is None:  # another death does not delay it
             self._asked_for = time.monotonic() + AFTERWARDS
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             if not self._over:
                 self._go_round(time.monotonic())
@@ -110,7 +110,7 @@ class Isolation:
             place.stop_now()
 
     async def ended(self) -> int:
-        """Wait for all that are left; the exit code."""
+        """Wait for all that are left; return the exit code."""
         self.drain()
         await asyncio.gather(*self._lives.values())
         return max(self._codes)
@@ -133,7 +133,7 @@ class Isolation:
 
     def _all_engaged(self, now: float) -> bool:
         self._engaged = {place: self._engaged.get(place, now) for place in self._lives if place.engaged}
-        # One that runs short jobs, one after the other, is seen idle at times; it knows better.
+        # One that runs short jobs, one after the other, looks idle at times; what it reports itself counts more.
         return all(place.suspects or now - self._engaged.get(place, now) >= ENGAGED for place in self._lives)
 
     def _start(self) -> None:
@@ -144,22 +144,22 @@ class Isolation:
         self._lives[place] = asyncio.create_task(self._keep(place), name="holdfast isolation")
 
     async def _keep(self, place: Place) -> None:
-        """One process, to its end."""
+        """Keep one process until it ends."""
         try:
             end = await place.live()
         except OSError as error:
             self._occurrences.process_not_started(True, error)
             end = End(1, worked=False)
         except Exception:
-            log.exception("an isolation process could not be looked after; its leases run out")
+            log.exception("an isolation process could not be supervised; its leases will expire")
             end = End(1, worked=False)
         finally:
             del self._lives[place]
         if self._over:
             self._codes.append(0 if end.code in (0, -signal.SIGTERM) else 1)
-        elif end.code == 0:  # it has looked for suspects long enough
+        elif end.code == 0:  # it has found no suspects for a while
             self._asked_for = None
             self._failures = 0
-        else:  # its job did that, or it cannot even start
+        else:  # its job killed it, or it cannot start
             self._failures = 0 if end.worked else self._failures + 1
             self._asked_for = time.monotonic() + (backoff(self._failures) * 5 if self._failures else 0)

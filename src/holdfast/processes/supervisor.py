@@ -1,8 +1,8 @@
 """`holdfast worker`: a supervisor of one or more worker processes.
 
-It keeps their leases and heartbeats from its own loop and connections, sees at once when one dies, hands its rows back
-and starts another, ends one whose handler does not give in, and drains them all on SIGTERM or Ctrl-C; a second one
-stops them now. What had started in a process that died runs in isolation next (isolation.py).
+It renews their leases and sends their heartbeats, from a separate loop and connections. It notices at once when one
+dies, hands its rows back and starts another. It kills one whose handler does not stop, and drains them all on SIGTERM
+or Ctrl-C; a second one stops them now. What had started in a process that died runs in isolation next (isolation.py).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from .isolation import End, Isolation
 from .worker_process import Start
 
 QUICK = 5.0
-"""Seconds: a process that ends sooner is started again with a growing pause."""
+"""Seconds: a process that ends sooner is restarted after a growing pause."""
 OVERTIME = 15.0
-"""Seconds beyond the drain time after which a process that does not end is ended."""
+"""Seconds beyond the drain time after which a process that does not end is killed."""
 
 
 class Supervisor:
     def __init__(self, served: Served, settings: WorkerSettings, processes: int, log_level: str) -> None:
-        assert served.address is not None, "its processes have to find the application"
+        assert served.address is not None, "worker processes need the address of the application"
         self._address = served.address
         self._settings = settings
         self._log_level = log_level
@@ -59,10 +59,10 @@ class Supervisor:
         )
         self._draining = False
         self._served = False
-        """Has any process ever been ready? Then a refusal to start is the server's state, and passes."""
+        """Has any process ever been ready? Then a failure to start is a temporary problem of the server."""
 
     async def run(self) -> int:
-        """Until drained; the exit code."""
+        """Run until drained; return the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
@@ -73,7 +73,7 @@ class Supervisor:
             return max(*codes, await self._isolation.ended())
         finally:
             isolating.cancel()
-            keeping.cancel()  # the last thing to stop: what still runs keeps its lease until it has ended
+            keeping.cancel()  # last: running handlers keep their leases until they have ended
             await asyncio.gather(isolating, keeping, return_exceptions=True)
             await self._link.close()
 
@@ -92,7 +92,7 @@ class Supervisor:
 
 
 class WorkerPlace:
-    """One place for a worker process: filled again whenever it falls empty (`run`), or once (`live`)."""
+    """A place for one worker process: restarted whenever it ends (`run`), or started once (`live`)."""
 
     def __init__(self, supervisor: Supervisor, isolation: bool = False) -> None:
         self._supervisor = supervisor
@@ -116,7 +116,7 @@ class WorkerPlace:
                 self._occurrences.process_not_started(False, error)
                 code = 1
             if self._over:
-                # Ended by its group's SIGTERM before it could listen: it had nothing yet.
+                # Ended by a SIGTERM to the group before it could handle it: it held nothing yet.
                 return 0 if code in (0, -signal.SIGTERM) else 1
             if code == CONFIGURATION and not self._supervisor._served:
                 return CONFIGURATION
@@ -130,22 +130,22 @@ class WorkerPlace:
 
     @property
     def suspects(self) -> bool:
-        """Does its process say that suspects wait which it does not take?"""
+        """Does its process report that suspects wait which it does not take?"""
         return self._ledger is not None and self._ledger.suspects
 
     @property
     def engaged(self) -> bool:
-        """Does its process hold anything, or is it stopped?"""
+        """Does its process hold rows, or is it stopped?"""
         ledger, process = self._ledger, self._process
         return ledger is not None and process is not None and (any(ledger.held()) or _is_stopped(process.pid))
 
     def forget_suspects(self) -> None:
-        """Until it says so again."""
+        """Reset `suspects`, until it reports them again."""
         if self._ledger is not None:
             self._ledger.set_suspects(False)
 
     async def live(self) -> End:
-        """Start a process, keep it, and clear up after it. OSError: it cannot be started."""
+        """Start a process, keep it until it ends, and recover its rows. OSError: it cannot be started."""
         self._culprit = None
         ledger, process = self._start()
         self._occurrences.process_started(process.pid, self._isolation)
@@ -166,7 +166,7 @@ class WorkerPlace:
         self._supervisor._keeper.workers.remove(kept)
         self._close_pipes()
         self._ledger = None
-        self._supervisor._served |= bool(ledger.name)  # also when it died before its watch looked
+        self._supervisor._served |= bool(ledger.name)  # also if it died before `_note_ready` looked
         if code == 0 and not any(ledger.held()):
             self._occurrences.process_ended(process.pid, ledger.name)
             await self._leave(ledger.name)
@@ -208,7 +208,7 @@ class WorkerPlace:
             isolation=self._isolation,
         )
         environment = {**os.environ, "HOLDFAST_WORKER_PROCESS": msgspec.json.encode(start).decode()}
-        said = ["isolation"] if self._isolation else []  # to whoever lists processes
+        said = ["isolation"] if self._isolation else []  # shown in process lists
         return Process("holdfast.processes.worker_process", said, environment, (ledger_fd, reader, bell))
 
     def _hear_bell(self) -> None:
@@ -231,13 +231,13 @@ class WorkerPlace:
         self._supervisor._served = True
 
     async def _drained_within(self, seconds: float) -> bool:
-        """A pause before the next start, which a drain cuts short."""
+        """Pause before the next start. True if a drain ended the pause."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._pause.wait()
         return self._pause.is_set()
 
-    # Telling it
+    # Orders
 
     def drain(self) -> None:
         if not self._draining:
@@ -302,7 +302,7 @@ class WorkerPlace:
                 await asyncio.sleep(backoff(availability.failures))
 
     async def _leave(self, name: str) -> None:
-        """It left by itself; a heartbeat that was under way may have called it alive since."""
+        """Mark it as dead once more: a heartbeat that was in progress when it left may have marked it as alive."""
         if name:
             with suppress(Unreachable, Contended, OSError):
                 await members.leave(self._supervisor._link, name, "dead")
@@ -317,7 +317,7 @@ class WorkerPlace:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Is the process suspended (SIGSTOP)? Then it must not keep its leases."""
+    """Is the process suspended (SIGSTOP)? Then its leases must not be renewed."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

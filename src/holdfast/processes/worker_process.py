@@ -1,8 +1,8 @@
 """The worker process, as its supervisor starts it: `python -m holdfast.processes.worker_process`.
 
-It listens on a pipe: `s` read your notices, `w` look for work, `r` register again, `d` drain, `n` stop now. When the
-pipe ends, so has the supervisor, and the process ends at once; on Linux the kernel sees to it even when no Python code
-can run.
+It reads orders from a pipe: `s` read your notices, `w` look for work, `r` register again, `d` drain, `n` stop now. When
+the pipe closes, the supervisor is gone and the process exits at once; on Linux the kernel ensures this even when no
+Python code can run.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ log = logging.getLogger("holdfast.worker")
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What the supervisor tells a new process."""
+    """What a new process gets from the supervisor."""
 
     app: str
     settings: dict[str, object]
     ledger_fd: int
     pipe_fd: int
     bell_fd: int
-    """To tell the supervisor that the ledger has news; any byte will do."""
+    """To tell the supervisor that the ledger has changed; the byte does not matter."""
     parent: int
     log_level: str = "INFO"
     isolation: bool = False
@@ -68,12 +68,12 @@ def main() -> int:
 
 
 GARBAGE = 20_000
-"""Objects more than before, after which Python looks for cycles among the new ones."""
+"""New objects after which Python searches them for cycles."""
 
 
-def _relieve_the_collector() -> None:
-    """Leave what is there now, the program itself, out of Python's search for cycles, and search less often: a claim
-    alone brings thousands of objects, and none of them is in a cycle."""
+def _tune_garbage_collection() -> None:
+    """Exclude what is loaded now, the program itself, from Python's search for cycles, and search less often: one claim
+    makes thousands of objects, and none of them is in a cycle."""
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
 
@@ -98,7 +98,7 @@ class _Process:
         loop.add_reader(self._told.pipe_fd, self._obey)
         threading.Thread(target=self._outlive, name="holdfast supervisor's pipe", daemon=True).start()
         await self._start_unless_over()
-        _relieve_the_collector()
+        _tune_garbage_collection()
         await self._over.wait()
         stop = asyncio.create_task(self._engine.stop())
         now = asyncio.create_task(self._now.wait())
@@ -112,7 +112,7 @@ class _Process:
         code = 1 if self._failed is not None else 0
         if self._engine.handlers_left:
             logging.shutdown()
-            os._exit(code)  # or the interpreter would wait for their threads
+            os._exit(code)  # otherwise the interpreter would wait for their threads
         return code
 
     async def _start_unless_over(self) -> None:
@@ -144,7 +144,7 @@ class _Process:
         self._over.set()
 
     def _ring(self) -> None:
-        with suppress(BlockingIOError, BrokenPipeError):  # it has not heard the last one yet; or it is gone
+        with suppress(BlockingIOError, BrokenPipeError):  # it has not read the last one yet; or it is gone
             os.write(self._told.bell_fd, b".")
 
     def _obey(self) -> None:
@@ -163,10 +163,10 @@ class _Process:
             self._now.set()
 
     def _outlive(self) -> None:
-        """See the end of the supervisor also while a handler blocks the loop."""
+        """Exit with the supervisor, even while a handler blocks the loop."""
         poll = select.poll()
         poll.register(self._told.pipe_fd, 0)
-        poll.poll()  # nothing is asked for but what is always told: that the other end is closed
+        poll.poll()  # without an event mask, it only reports that the other end is closed
         os._exit(ORPHANED)
 
 

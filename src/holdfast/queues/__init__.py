@@ -1,1 +1,1 @@
-"""Queues: names that workers choose their jobs by. A row exists only for those that are paused, or have a mode."""
+"""Queues: the names by which workers choose jobs. Only queues that are or were paused, or have a mode, have a row."""

@@ -1,4 +1,4 @@
-"""What operators do with queues."""
+"""Operators' calls for queues."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from ..db.runner import Runner
 
 
 async def pause(runner: Runner, queue: str) -> None:
-    """Claim nothing more from it; what runs, finishes."""
+    """Stop claiming from the queue; running jobs finish."""
     await runner.run("queues", "pause", queue)
 
 
 async def resume(runner: Runner, queue: str) -> None:
-    """Claim from it again."""
+    """Claim from the queue again."""
     await runner.run("queues", "resume", queue)
 
 
 async def set_modes(runner: Runner, queue: str, ordered: bool | None, skips: bool | None, owned: bool | None) -> None:
-    """Say how the jobs run that are enqueued from now on; None: as before."""
+    """Set how jobs that are enqueued from now on will run; None leaves a mode unchanged."""
     await runner.run("queues", "set", queue, ordered, skips, owned)

@@ -1,4 +1,4 @@
--- Pause a queue: claims pass it over from now on; what runs, finishes.
+-- Pause a queue: claims skip it from now on; running jobs finish.
 -- Takes    $1 queue.
 insert into holdfast.queues (name, paused_at)
 values ($1, holdfast.clock())

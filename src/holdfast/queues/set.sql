@@ -1,5 +1,5 @@
--- Say how the jobs of a queue run from now on; those that are there stay as they are.
--- Takes    $1 queue; $2 ordered, $3 skips, $4 owned (each null: as it is).
+-- Set how jobs that are enqueued from now on will run; existing jobs stay as they are.
+-- Takes    $1 queue; $2 ordered, $3 skips, $4 owned (null: unchanged).
 -- Returns  ordered, skips, owned.
 insert into holdfast.queues as q (name, ordered, skips, owned)
 values ($1, coalesce($2, false), coalesce($3, false), coalesce($4, false))

@@ -18,10 +18,10 @@ from .functions import Function, functions
 
 LOCK_TIMEOUT = "2s"
 PIN_NAMES = "set local search_path = pg_catalog, pg_temp;"
-"""Migrations bind names for good: none of theirs may be found in a schema that others can write to."""
+"""Migrations bind names permanently: none may be found in a schema that others can write to."""
 TRIES = 60
 PLAIN_TIMES = "set local datestyle = 'ISO'"
-"""A migration writes times as text, which other styles write in ways that are read as another time."""
+"""A migration writes times as text. Other styles write text that is read back as another time."""
 
 
 _COMPATIBLE = re.compile(r"^-- Compatible from (\d+)\b", re.MULTILINE)
@@ -33,8 +33,8 @@ class Migration:
     name: str
     text: str
     oldest: int | None = None
-    """The oldest schema version whose workers run on this one, too. Its file says so in a line of its own, such as
-    `-- Compatible from 8`; else its workers must be stopped before."""
+    """The oldest schema version whose workers also run on this one. The file says so in a separate line, such as
+    `-- Compatible from 8`. Without it, older workers must be stopped first."""
 
     @property
     def title(self) -> str:
@@ -46,7 +46,7 @@ Step = Migration | Function
 
 @cache
 def migrations(schema: str = "holdfast") -> tuple[Migration, ...]:
-    """Every migration of this release, in order."""
+    """Return all migrations of this release, in order."""
     found = []
     for file in files("holdfast").joinpath("schema", "migrations").iterdir():
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
@@ -61,17 +61,17 @@ def _oldest(text: str) -> int | None:
 
 
 def newest() -> int:
-    """The schema version of this release."""
+    """Return the schema version of this release."""
     return migrations()[-1].version
 
 
 def command(schema: str) -> str:
-    """What to run to bring this schema to this release."""
+    """Return the command that brings this schema to this release."""
     return "holdfast migrate" if schema == "holdfast" else f"holdfast migrate --schema {schema}"
 
 
 def script(schema: str = "holdfast") -> str:
-    """The whole schema as one SQL script, for those who apply migrations with their own tool."""
+    """Return the whole schema as one SQL script, for users who apply migrations with their own tool."""
     parts = ["begin;", PIN_NAMES, f"{PLAIN_TIMES};", *_beginning(schema)]
     for migration in migrations(schema):
         parts += [f"-- {migration.title}", migration.text.strip(), _record(migration, schema)]
@@ -81,7 +81,7 @@ def script(schema: str = "holdfast") -> str:
 
 
 def _beginning(schema: str) -> tuple[str, str]:
-    """What the first migration stands on. The schema itself comes first: whoever may not create one, may own one."""
+    """Return what the first migration needs: the schema, then its table. A role may own a schema and not create one."""
     return (
         f'create schema if not exists "{schema}";',
         in_schema(
@@ -112,7 +112,7 @@ def _record_function(function: Function, schema: str) -> str:
 
 
 async def version_of(connection: Connection, schema: str) -> int:
-    """The version of the schema in the database; 0 when there is none."""
+    """Return the version of the schema in the database; 0 if there is none."""
     table = in_schema("holdfast.migrations", schema)
     if await connection.fetchval("select to_regclass($1)", table) is None:
         return 0
@@ -121,7 +121,7 @@ async def version_of(connection: Connection, schema: str) -> int:
 
 
 async def check(connection: Connection, schema: str) -> None:
-    """Raise unless this release can work on the schema in the database: it is its own, or a newer one that is marked
+    """Raise unless this release can use the schema in the database: the same version, or a newer one that is marked
     compatible."""
     version = await version_of(connection, schema)
     if version > newest():
@@ -137,7 +137,7 @@ async def check(connection: Connection, schema: str) -> None:
 
 
 async def _check_compatible(connection: Connection, schema: str, version: int) -> None:
-    """Every migration that we do not know must be one on which we may work."""
+    """Raise unless every migration that we do not know is marked compatible with this release."""
     statement = in_schema(
         "select version from holdfast.migrations where version > $1 and coalesce(oldest, version) > $1"
         " order by version limit 1",
@@ -152,7 +152,7 @@ async def _check_compatible(connection: Connection, schema: str, version: int) -
 
 
 async def _check_buckets(connection: Connection, schema: str) -> None:
-    """A bucket is stored with its row for good: whoever counts or hashes otherwise would look in the wrong places."""
+    """Raise unless buckets are computed as here. Rows store their bucket, so another count or hash would miss them."""
     statement = in_schema("select name, value::text from holdfast.settings where name = any ($1)", schema)
     ours = {"bucket_count": str(BUCKETS), "hash_version": str(HASH_VERSION)}
     found = {row[0]: row[1] for row in await connection.fetch(statement, list(ours))}
@@ -165,7 +165,7 @@ async def _check_buckets(connection: Connection, schema: str) -> None:
 
 
 async def pending(database: Database) -> list[Step]:
-    """The migrations that are not applied yet; and if there are none, the functions whose body has changed."""
+    """Return the migrations that are not applied yet; if there are none, the functions whose body has changed."""
     connection = await database.connect("migrate")
     try:
         version = await version_of(connection, database.schema)
@@ -185,7 +185,7 @@ async def version(database: Database) -> int:
 
 
 async def migrate(database: Database) -> list[Step]:
-    """Apply what is missing; returns what this call applied. Functions that came with a migration are not named."""
+    """Apply what is missing; return what this call applied, without the functions that came with a migration."""
     connection = await database.connect("migrate")
     try:
         await _check_encoding(connection)
@@ -208,8 +208,8 @@ async def _check_encoding(connection: Connection) -> None:
     name, encoding = row
     if encoding != "UTF8":
         raise ConfigurationError(
-            f"The database {name!r} is encoded in {encoding}; expected UTF8, since payloads may hold any text. "
-            f"Make another: createdb -E UTF8 -T template0 …"
+            f"The database {name!r} is encoded in {encoding}; expected UTF8, because payloads can contain any text. "
+            f"Create another one: createdb -E UTF8 -T template0 …"
         )
 
 
@@ -236,13 +236,13 @@ async def _apply_next(connection: Connection, schema: str) -> list[Step]:
         except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
             await asyncio.sleep(0.1 + 0.1 * attempt)
     raise SchemaError(
-        f"A lock that the migration needs was not free in {TRIES} tries of {LOCK_TIMEOUT}. "
-        "Look for long transactions in pg_stat_activity, end them, and run it again; nothing was half done."
+        f"A lock that the migration needs could not be acquired in {TRIES} tries of {LOCK_TIMEOUT}. "
+        "Find long transactions in pg_stat_activity, end them, and run it again. The migration was rolled back."
     )
 
 
 async def _try_next(connection: Connection, schema: str) -> list[Step]:
-    """The next migration, the functions together with the last one; or the functions alone; or nothing."""
+    """Apply the next migration, with the functions if it is the last one; or the functions alone; or nothing."""
     async with connection.transaction():
         await connection.execute(f"{PIN_NAMES} set local lock_timeout = '{LOCK_TIMEOUT}'; {PLAIN_TIMES}")
         await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{schema}.migrate")
@@ -261,7 +261,7 @@ async def _try_next(connection: Connection, schema: str) -> list[Step]:
 async def _apply(connection: Connection, schema: str, migration: Migration) -> None:
     schema_first, table = _beginning(schema)
     if not await connection.fetchval("select exists (select from pg_namespace where nspname = $1)", schema):
-        await connection.execute(schema_first)  # also with "if not exists" it needs a right that an owner may lack
+        await connection.execute(schema_first)  # even with "if not exists", it needs a right that an owner may lack
     await connection.execute(table)
     await connection.execute(migration.text)
     await connection.execute(_record(migration, schema))

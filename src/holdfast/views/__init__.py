@@ -1,5 +1,5 @@
-"""The read-only questions of command line, metrics and dashboard: what is there, who holds it, what happens next.
+"""Read-only queries for the command line and the application: which jobs exist, what holds them, what happens next.
 
-Nothing here locks or writes. Live work is read from the inbox, ended work by id from the archive; nothing counts over
-history.
+Nothing here locks or writes. Live jobs are read from the inbox, ended jobs by id from the archive. No query counts
+ended jobs.
 """

@@ -1,7 +1,7 @@
 -- The chores: when each ran last, what that run did, and how much waits for it.
--- Takes    $1 how far to count, so that the answer costs little however much there is.
--- Returns  name, ago (seconds), every (seconds between two runs), rows, more (was something left?), error, backlog (null:
---          nobody counts it), oldest (seconds that the oldest of the backlog has waited, of sweep and forget).
+-- Takes    $1 how far to count, so that the cost is bounded.
+-- Returns  name, ago (seconds), every (seconds between two runs), rows, more (whether rows were left), error, backlog (null:
+--          not counted), oldest (for sweep and forget: seconds that the oldest row of the backlog has waited).
 -- Index    those of the chores.
 with expired as materialized (
     select i.lease_expires_at as at

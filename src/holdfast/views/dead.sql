@@ -1,6 +1,6 @@
 -- Dead letters, latest first.
 -- Takes    $1 queue, $2 kind, $3 text in the last error (each null: any),
---          $4 died within so many seconds, $5 limit.
+--          $4 became a dead letter within this many seconds, $5 limit.
 -- Index    idx_inbox_dead, backwards.
 select d.id, d.queue, d.kind, d.partition_key as key, d.attempts, d.max_attempts, d.dead_at, d.created_at, d.last_error
 from holdfast.inbox d

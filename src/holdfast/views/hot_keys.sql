@@ -1,7 +1,7 @@
--- The keys with the most live jobs, and who is at them. Keys of single jobs (the job's own id) are left out.
+-- The keys with the most live jobs, and which worker holds each. Keys of single jobs (the job's own id) are left out.
 -- Takes    $1 queue (null: any), $2 limit, $3 the most pages to read.
--- Returns  counts by status, seconds since the oldest was enqueued, the job at the head and who holds it; `share` is the
---          part of the table that was read: below 1 the counts are scaled up from it, and keys with few jobs are missed.
+-- Returns  counts by status, seconds since the oldest was enqueued, the job at the head and its worker; `share` is the part of
+--          the table that was read: below 1, the counts are scaled up from it, and keys with few jobs are missed.
 -- Cost     bounded: at most about $3 pages of the inbox, taken at random when it has more, and two index probes per key.
 -- Index    none for the counts; idx_inbox_partition_processing for the holder of an ordered key.
 with size as materialized (

@@ -1,5 +1,5 @@
 -- The queues whose buckets are owned.
--- Index    none: a row per queue that somebody paused or configured.
+-- Index    none: the table has one row per queue that was paused or configured.
 select q.name
 from holdfast.queues q
 where q.owned

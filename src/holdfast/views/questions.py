@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """A job as it was when we looked."""
+    """A job, as it was when it was read."""
 
     id: UUID
     kind: str | None
@@ -27,7 +27,7 @@ class JobState:
     attempts: int
     max_attempts: int
     result: Any
-    """What its handler returned, as JSON gives it back."""
+    """What its handler returned, decoded from JSON."""
     last_error: str | None
     errors: list[dict[str, Any]]
     """Every failed attempt, oldest first."""
@@ -39,7 +39,7 @@ class JobState:
 
 
 def job_state(row: Row) -> JobState:
-    """The job of a row of job.sql."""
+    """Return the job of a row of job.sql."""
     return JobState(
         id=row["id"],
         kind=row["kind"],
@@ -59,7 +59,7 @@ def job_state(row: Row) -> JobState:
 
 
 def next_step(job: Row) -> str:
-    """What happens to this job next, and what it waits for."""
+    """Return what happens to this job next, and what it waits for."""
     match job["status"]:
         case "completed":
             return "nothing: it completed"
@@ -72,9 +72,9 @@ def next_step(job: Row) -> str:
         case "cancelled":
             return f"nothing: it was cancelled ({job['last_error']})"
         case "dead_letter":
-            return f"nothing until somebody acts: holdfast dead revive {job['id']}"
+            return f"nothing, until you revive it: holdfast dead revive {job['id']}"
         case "blocked":
-            return _behind_its_head(job) or "is next in its key; a worker or housekeeping releases it in a moment"
+            return _behind_its_head(job) or "is next in its key; a worker or housekeeping unparks it soon"
         case "processing":
             return _while_processing(job)
     return _while_pending(job)
@@ -89,12 +89,12 @@ def _while_processing(job: Row) -> str:
     if job["cancel_requested_at"]:
         after = "end as cancelled"
     else:
-        after = "be retried" if job["attempts"] < job["max_attempts"] else "be dead-lettered"
-    return f"its lease ran out {-left:.0f} s ago; housekeeping will sweep it and it will {after}"
+        after = "be retried" if job["attempts"] < job["max_attempts"] else "become a dead letter"
+    return f"its lease expired {-left:.0f} s ago; housekeeping will sweep it, and it will {after}"
 
 
 def _behind_its_head(job: Row) -> str:
-    """What an ordered job waits for; nothing, when it is the head of its key."""
+    """Return what an ordered job waits for; an empty text if it is the head of its key."""
     if job["blocked_by"] is None:
         return ""
     if job["blocker_status"] == "processing":
@@ -122,5 +122,5 @@ def _while_pending(job: Row) -> str:
     if job["blocked_by"] is not None:
         return _behind_its_head(job)
     if job["crashes"]:
-        return f"due for {-wait:.1f} s; it will run in isolation, since its last attempt ended with its process"
+        return f"due for {-wait:.1f} s; it will run in isolation, because its last attempt ended when its process died"
     return f"due for {-wait:.1f} s; the next free worker claims it"

@@ -1,4 +1,4 @@
--- Every queue: its depth, and its claim age – how long the oldest due row has waited.
+-- All queues: the depth, and the claim age: how long the oldest due row has waited.
 -- Index    the claim's indexes, per queue and priority, for the age; the counts read the live rows.
 with depth as (
     select i.queue,

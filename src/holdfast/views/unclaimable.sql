@@ -1,4 +1,4 @@
--- Due work that no live worker can run, by queue, kind and version, and why.
+-- Due jobs that no live worker can run, by queue, kind and version, and why.
 select i.queue, coalesce(i.kind, '(none)') as kind, i.payload_version as version, count(*) as rows, min(i.available_at) as since,
        case when i.kind is null then 'the payload has no "type"'
             when not exists (

@@ -1,8 +1,8 @@
-"""The worker: what claims, runs and ends jobs, and survives what happens to it meanwhile.
+"""The worker: claims, runs and ends jobs, and what it does when something fails.
 
     holdfast worker                         async with hf.worker():
     ┌ supervisor process ──────────────┐    ┌ the application's process ───────┐
-    │ keeper: renews, heartbeats,      │    │ keeper, in a thread of its own   │
+    │ keeper: renews, heartbeats,      │    │ keeper, in a separate thread     │
     │         housekeeping             │    │                                  │
     └──┬──────────────── ledger ───────┘    └──┬──────────────── ledger ───────┘
     ┌ worker process ──────────────────┐       │
@@ -13,31 +13,31 @@
     └──────────────────────────────────┘
 
 The worker writes what it holds into the ledger, memory that the keeper reads without its help. The keeper renews
-exactly that. A handler that blocks the event loop or holds the GIL therefore keeps its lease, until its timeout; a
-process that is stopped or dead does not.
+exactly that. So a handler that blocks the event loop or holds the GIL keeps its lease until its timeout. A process that
+is stopped or dead does not.
 
-    process killed          the supervisor sees it, hands its rows back, starts another; what had started is a suspect
-                            now and runs in isolation, beside all other work
-    process stopped         not renewed; its leases run out; when it wakes, it finds them past and writes nothing
-    stopped, or its loop    after two seconds the keeper recalls what it has not started, and says that it is absent, so
-      blocked               that others have the buckets it owns
-    supervisor killed       its processes end with it; leases run out
-    supervisor stopped      nobody renews; the processes stop claiming, and give up what passes its deadline
-    handler over its time   cancelled; one that cannot be cancelled costs its process after a grace period
-    handler that computes   may ask for a process of its own, which can be killed, and can die, alone
-    server gone             a pause: everything is tried again until it answers
-    server silent           the same; but what could not be renewed for a lease is given up, for others may have it
-    server refuses us       the same: others may be served
+    process killed          the supervisor notices at once, hands its rows back and starts another; what had started is
+                            a suspect now and runs in isolation, beside all other work
+    process stopped         not renewed; its leases expire; when it resumes, it sees that and writes nothing
+    stopped, or its loop    after two seconds the keeper recalls what it has not started; then it marks it as absent, so
+      blocked               that others get the buckets that it owns
+    supervisor killed       its processes end with it; their leases expire
+    supervisor stopped      nothing is renewed; the processes stop claiming, and treat expired leases as lost
+    handler over timeout    cancelled; if it cannot be cancelled, its process is killed after a grace period
+    handler that computes   can ask for a separate process, which can be killed, and can die, by itself
+    server away             everything is retried until it answers
+    server silent           the same; but a lease that could not be renewed in time is lost: others may have the row
+    server rejects us       the same: others may be served
 
-Embedded in an application there is one process only: a thread renews, which a handler that holds the GIL for longer
-than the lease can starve; and suspects run between other jobs, isolated for a moment at most.
+Embedded in an application, there is only one process: a thread renews, and a handler that holds the GIL for longer
+than the lease can block it; and suspects run between other jobs, isolated for a moment at most.
 
     engine             one worker: wires the rooms below
     claiming           when to look for work, and how much to take
     attempts           run what was claimed, and write how it ended
     handler_processes  handlers that asked for a process
     leases             the ledger, and the keeper that renews what is in it
-    waking             the listener: calls workers that sleep
+    waking             the listener: wakes workers that sleep
     embedded           a worker inside an application; `holdfast.processes` has the programs of `holdfast worker`
-    served, settings   what a worker needs to know of an application, and what it was told
+    served, settings   what a worker needs from an application, and its options
 """

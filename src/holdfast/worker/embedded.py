@@ -1,4 +1,4 @@
-"""A worker inside an application: the engine on the application's loop, the keeper in a thread of its own."""
+"""A worker inside an application: the engine on the application's loop, the keeper in a separate thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .served import Served
 from .settings import WorkerSettings
 
 KEEPER_ENDS = 10.0
-"""Seconds that the keeper may take to close its connections before it is left to it."""
+"""Seconds to wait until the keeper has closed its connections."""
 
 
 class EmbeddedWorker:
@@ -57,18 +57,19 @@ class EmbeddedWorker:
         self._thread.start()
 
     async def stop(self) -> None:
-        """Drain: running jobs may finish, the rest goes back. Cancelled meanwhile, it stops now.
+        """Drain: let running jobs finish, and hand back the rest. If cancelled, stop now.
 
-        Cancelled again, it does so on its own: its keeper must end, or it would go on to say that this worker is here.
+        If cancelled again, this goes on in the background: the keeper must end, or it would keep this worker alive in
+        the registry.
         """
         try:
             await self.engine.stop()
         except BaseException:
-            await self._on_its_own(self._end(now=True))
+            await self._in_background(self._end(now=True))
             raise
-        await self._on_its_own(self._end())
+        await self._in_background(self._end())
 
-    async def _on_its_own(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         self._ending = asyncio.create_task(work, name="holdfast end")
         await asyncio.shield(self._ending)
 
@@ -83,7 +84,7 @@ class EmbeddedWorker:
             await self.engine.leave()
 
     def _overdue(self, row: Held) -> None:
-        """The process is the application's, so it cannot be ended; the lease is no longer renewed."""
+        """Report it once. The process is the application's and cannot be killed; the lease is no longer renewed."""
         if row.slot not in self._warned:
             self._warned.add(row.slot)
             self._occurrences.overdue(Hold(self.name, row.id, row.generation), None)
@@ -120,13 +121,13 @@ class _KeeperThread(threading.Thread):
             self._loop.close()
 
     def stir(self) -> None:
-        """From the application's thread."""
+        """Wake the listener; called from the application's thread."""
         if self._keeper is not None:
             with suppress(RuntimeError):  # its loop has been closed
                 self._loop.call_soon_threadsafe(self._keeper.stir)
 
     def cancel(self) -> None:
-        """End soon. From any thread, and without waiting."""
+        """Ask the thread to end. From any thread, and without waiting."""
         with suppress(RuntimeError):  # it has ended by itself
             self._loop.call_soon_threadsafe(self._cancel)
 

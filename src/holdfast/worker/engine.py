@@ -1,4 +1,4 @@
-"""The engine of one worker: claiming, a fixed number of hands, a completer, and a watch over them.
+"""The engine of one worker: claiming, a fixed number of hands, a completer, and a loop that watches them.
 
 claiming ──▶ ready ──▶ hands (run one attempt each) ──▶ completer
 """
@@ -91,16 +91,16 @@ class Engine:
         self._loops: list[asyncio.Task[None]] = []
         self._watching: asyncio.Task[None] | None = None
         self.on_failure: Callable[[BaseException], None] = lambda error: None
-        """Called when a loop of the engine itself ends by an error; set by whoever runs it."""
+        """Called when a loop of the engine itself ends with an error; set by the owner of the engine."""
         self.on_idle: Callable[[], None] = lambda: None
-        """Called when there is no suspect left for an engine that runs nothing else; set by whoever runs it."""
+        """Called when no suspect is left for an engine that runs nothing else; set by the owner of the engine."""
 
     async def start(self) -> None:
         """Check the server, register, and begin to claim."""
         try:
             await self._enter()
         except Exception as error:
-            if (refusal := self._database.refusal(error)) is not None:  # a right that is missing shows after the login
+            if (refusal := self._database.refusal(error)) is not None:  # a missing right shows only after the login
                 raise refusal from None
             raise
         self.ledger.set_name(self.name)
@@ -140,7 +140,7 @@ class Engine:
             "version": __version__,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "queues": [] if isolation else self._queues,  # it has no share of what others can take
+            "queues": [] if isolation else self._queues,  # it owns no buckets, and is never woken
             "kinds": {kind: [d.oldest, d.version] for kind, d in self._definitions.items()},
             "concurrency": 1 if isolation else self.settings.concurrency,
             "lease": self.settings.lease,
@@ -148,7 +148,7 @@ class Engine:
         }
 
     def register_again(self) -> None:
-        """The registry has lost us."""
+        """Register again: the registry does not know this worker."""
         if not self._draining.is_set():
             task = asyncio.create_task(self._register_again(), name="holdfast register")
             task.add_done_callback(self._loops.remove)
@@ -161,27 +161,27 @@ class Engine:
             self.occurrences.registration_failed(self.name, "alive", error)
 
     def drain(self) -> None:
-        """Stop claiming and hand back what did not start. `stop` does the rest."""
+        """Stop claiming, and hand back what has not started. `stop` does the rest."""
         if not self._draining.is_set():
             self.occurrences.drain_began(self.name)
         self._draining.set()
         self.claiming.drain()
 
     def wake(self) -> None:
-        """Work may have come: look now, or once more if it is looking."""
+        """Look for work now, or once more if it is just looking."""
         self.claiming.woken.set()
 
     def read_notices(self) -> None:
-        """The keeper has left notices in the ledger."""
+        """Act on the notices that the keeper has left in the ledger."""
         self._hands.read_notices()
 
     @property
     def handlers_left(self) -> bool:
-        """Did handlers outlast `stop`? Then they are in threads, which only the end of the process ends."""
+        """Do handlers still run after `stop`? They are in threads, which only end with the process."""
         return self._hands.running > 0
 
     async def stop(self, within: float | None = None) -> None:
-        """Drain: hand back what did not start, let what runs finish, write every ending. `leave` comes next."""
+        """Drain: hand back what has not started, let handlers finish, write every ending. `leave` comes next."""
         self.drain()
         if not self._loops:
             return  # it never started
@@ -202,23 +202,23 @@ class Engine:
         await self._runner.close()
         await self._hand_back_unknown()
         await self.claiming.give_away_vacated()
-        if self._watching is not None:  # until the very end: it shows the keeper that this loop runs
+        if self._watching is not None:  # last: it shows the keeper that this loop runs
             self._watching.cancel()
         self._publish()
 
     async def leave(self) -> None:
-        """Leave the registry; after `stop`, and best after the last heartbeat, which would say that we are back."""
+        """Leave the registry; after `stop`, and best after the last heartbeat, which would mark it as alive again."""
         await self._say("dead")
         for link in (self._claim_link, self._write_link, self._key_link):
             await link.close()
         self.occurrences.worker_stopped(self.name, self.tally.counters.completed)
 
     async def stop_now(self) -> None:
-        """As `stop`, without waiting for what runs."""
+        """As `stop`, without waiting for running handlers."""
         await self.stop(within=0)
 
     async def _end_claiming(self) -> None:
-        """A claim that is under way may have committed: its rows must be known before they can go back."""
+        """Wait for a claim that is in progress: it may have committed, and its rows must be known to be handed back."""
         claiming = self._loops[:2]
         try:
             async with asyncio.timeout(5):
@@ -228,7 +228,7 @@ class Engine:
                 loop.cancel()
 
     async def _hand_back_unknown(self) -> None:
-        """A claim whose answer was lost may have left rows in our name; nothing runs any more, so they can go."""
+        """Hand back rows of a claim whose answer was lost; nothing runs any more, so none of them has started."""
         if not self._hands.running:
             with suppress(Unreachable, Contended, TimeoutError):
                 async with asyncio.timeout(5):

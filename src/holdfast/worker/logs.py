@@ -1,4 +1,4 @@
-"""How our processes log."""
+"""The log format of our processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that ends with the one that started it, even when no Python code can run."""
+"""End a process together with its parent, even when no Python code can run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with(parent: int) -> None:
-    """Ask the kernel to end this process with its parent, and check that it was not too late to ask."""
+    """Ask the kernel to kill this process when its parent ends, and exit if that has already happened."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

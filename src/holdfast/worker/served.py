@@ -1,4 +1,4 @@
-"""What a worker serves: all that it needs to know of an application."""
+"""What a worker serves: everything that it needs to know about an application."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class Served:
     """By kind."""
     queues: Sequence[str]
     address: str | None = None
-    """Where a new process finds the application: `module:attribute`. None: none is needed."""
+    """Where a new process finds the application: `module:attribute`. None: no process will be started."""
     schedules: Sequence[Declared] = ()
-    """Those of its code."""
+    """The schedules of its code."""

@@ -1,4 +1,4 @@
-"""Starting a process of ours, so that a signal for everybody does not end it before it can say what that means."""
+"""Start a process with signals blocked, so that a signal to the whole group does not end it before it can handle it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOK_EVERY = 0.05
 
 @contextmanager
 def blocked(signals: Iterable[signal.Signals]) -> Iterator[None]:
-    """What is started meanwhile starts with these blocked: they wait until it can take them."""
+    """Block these signals in processes that are started inside: the signals wait until the process can handle them."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
@@ -24,9 +24,9 @@ def blocked(signals: Iterable[signal.Signals]) -> Iterator[None]:
 
 
 class Process:
-    """One that runs a module of ours, with SIGINT blocked: Ctrl-C in a terminal is for its whole group.
+    """A process that runs one of our modules, with SIGINT blocked: Ctrl-C in a terminal goes to the whole group.
 
-    Not by the event loop's means: uvloop takes the mask away.
+    Not started through the event loop: uvloop resets the signal mask.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Process:
         self._process.kill()
 
     async def wait(self) -> int:
-        """Until it has ended; how, as `subprocess` says it."""
+        """Wait until it has ended; return its code, as `subprocess` does."""
         try:
             fd = os.pidfd_open(self.pid)
-        except (AttributeError, OSError):  # not on Linux; or no file is left to open
+        except (AttributeError, OSError):  # not on Linux, or no file descriptor is free
             while self.alive:
                 await asyncio.sleep(LOOK_EVERY)
         else:

@@ -1,4 +1,4 @@
-"""What a worker has done, counted; published through the ledger and the workers table."""
+"""Counts what a worker does; published through the ledger and the table `workers`."""
 
 from __future__ import annotations
 

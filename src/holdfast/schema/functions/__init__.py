@@ -1,15 +1,15 @@
-"""The functions in the schema: the current body of each, in a file of its own.
+"""The functions in the schema: one file with the current body of each.
 
-They are no history. The runner installs every body that differs from the installed one, together with the last
-migration, so that version and bodies change in one commit. What cannot be replaced, since a parameter was renamed or
-added, the file drops first: in that commit, too, so that producers find one or the other at any moment. Workers of
-older releases call them, too: what a function takes and returns may change only with a migration that is not marked
-compatible.
+They are not migrations. The runner installs every body that differs from the installed one, together with the last
+migration, so that version and bodies change in one commit. If a function cannot be replaced, because a parameter was
+renamed or added, its file drops it first, in the same commit, so that producers find one or the other at any moment.
+Workers of older releases call these functions, too: what a function takes and returns may change only with a migration
+that is not marked compatible.
 
-Names in them mean what they mean to us, whatever stands on a caller's search_path. There, somebody else's
-power(int, int) in "public" is a better match for power(2, 30) than the server's own power(float8, float8), and runs
-with the caller's rights. So the functions in plpgsql bring a search_path of their own. It would keep functions in SQL
-from being inlined; their bodies are expressions instead (`return …`), which are resolved once, when they are installed.
+Names in them do not depend on the caller's search_path. On that, a function power(int, int) that another role made in
+"public" is a better match for power(2, 30) than the server's own power(float8, float8), and would run with the caller's
+rights. So the functions in plpgsql set their search_path. Functions in SQL could not be inlined with one; their bodies
+are expressions instead (`return …`), which are resolved once, when they are installed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Function:
 
 @cache
 def functions(schema: str = "holdfast") -> tuple[Function, ...]:
-    """All of them, each after those that it calls."""
+    """All functions, each one after those that it calls."""
     texts = {
         file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
         for file in files(__name__).iterdir()

@@ -1,8 +1,8 @@
--- What a guarded claim has to say about itself, for its worker. See claim_guarded.
+-- What a guarded claim reports about itself to its worker, as JSON. See claim_guarded.
 --
--- A row that was met and left as it was, since somebody else holds its key or there was no room, stops its lane: the floor
--- must not pass it. A scan that met as many rows as it wanted stops its last lane behind the last row, and has not reached
--- the lanes after it; nor has it reached the end of a lane of several buckets.
+-- A row that was found and left as it was, because another worker has its key locked or there was no room, stops its lane:
+-- the floor must not pass it. A scan that found as many rows as it wanted stops its last lane behind the last row, and has
+-- not reached the lanes after it; nor has it reached the end of a lane of several buckets.
 create or replace function holdfast.about_claim(
     lanes holdfast.lane[], candidates holdfast.candidate[], vacated holdfast.vacated_key[], keys holdfast.queue_key[],
     heads holdfast.head[], taken uuid[], look int, paused text[], owned text[], snapshot text, running bigint[],

@@ -1,4 +1,4 @@
--- The one backoff: exponential, capped, with jitter that only ever adds. Safe for any number of attempts.
+-- The backoff: exponential, capped, with jitter that only adds. Safe for any number of attempts.
 create or replace function holdfast.backoff(attempts int) returns interval
     language sql volatile parallel safe
     return make_interval(secs =>

@@ -1,6 +1,6 @@
--- Due rows that are ordered or owned, lane after lane, each from its start on, in the order of the index; "look" in all.
--- Takes    the lanes; the buckets that are ours, in the order in which they have their turn; paused queues.
--- Returns  the rows; on a rescan also the snapshot by which they were found.
+-- Due rows that are ordered or owned, lane by lane, each from its start on, in the order of the index; at most "look".
+-- Takes    the lanes; the buckets that this worker owns, in the order in which to scan them; paused queues.
+-- Returns  the rows; on a rescan also the snapshot of the scan.
 -- Locks    nothing.
 -- Index    idx_inbox_ordered_claim or idx_inbox_bucket_claim per lane.
 create or replace function holdfast.candidates(

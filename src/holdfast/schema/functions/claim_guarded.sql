@@ -1,26 +1,26 @@
--- Claim due rows of the lanes that are the heads of their keys, and the next rows of keys that have fallen vacant; also rows
--- without order that belong to the owner of their bucket; or one suspect.
+-- Claim due rows of the lanes that are the heads of their keys, and the next rows of vacated keys; also owned rows without
+-- order; or one suspect.
 --
--- A key is (queue, partition_key). Its head is its waiting row of the lowest seq; a row with "skips" that is due later is
--- passed over. A row of an ordered key is claimed when it is the head and nothing of the key is in processing.
+-- A key is (queue, partition_key). Its head is its waiting row with the lowest seq; a row with "skips" that is due later
+-- does not count. A row of an ordered key is claimed if it is the head and nothing of the key is in processing.
 --
--- Whoever decides about a key holds its lock, a transaction-scoped advisory lock that is only ever tried, and decides
--- with a snapshot taken after it got the lock. That is why this is a function, and why each of its parts is VOLATILE: their
--- statements have a snapshot of their own each. A STABLE part would read by the caller's, which is older than the lock, and
--- lose order. Producers and endings take no lock: whoever ends a row looks at its key afterwards. So of one who passes a row
--- by, because the head is at work, and one who looks at the key after that head has ended, the second sees the row, or the
--- first sees the end. The unique index on processing rows is the last guard.
+-- Every decision about a key is made under the key's lock, a transaction-scoped advisory lock that is only ever tried, and
+-- with a snapshot taken after the lock. That is why this is a function, and why each of its parts is VOLATILE: each of their
+-- statements has a separate snapshot. A STABLE part would use the caller's snapshot, which is older than the lock, and break
+-- the order. Producers and endings take no lock: the worker that ended a row looks at its key afterwards. So if one worker
+-- passes a row because the head is running, and another looks at the key after that head has ended, either the second sees
+-- the row, or the first sees the end. The unique index on processing rows is the last guard.
 --
--- A due row that is not the head is passed by the floor of the worker that met it, and found through its key when its turn
--- comes. One that still waits when a patrol meets it again becomes "blocked", which takes it out of the claim's index.
+-- A due row that is not the head is passed by the floor of the worker that found it, and found again through its key when its turn
+-- comes. One that still waits when a patrol finds it becomes "blocked", which takes it out of the claim's index.
 --
--- Takes    the lanes; the buckets that are ours; keys of which a row has just ended here; how many rows to look at, of how
---          many keys, and how many to take; suspects: take one suspect of the lanes' queues instead; block: block what is not
+-- Takes    the lanes; the buckets that this worker owns; keys of which a row has just ended here; how many rows to look at,
+--          of how many keys, and how many to take; suspects: take one suspect of the lanes' queues instead; block: block what is not
 --          the head of its key; the rest as claim.sql.
--- Returns  first a row with only "about", as the last one of claim.sql, and in it: "busy", which of the vacated keys somebody
---          else holds: to be asked about again, since that one may have looked before the row had ended; "passed", the keys
---          of which rows were passed; "empty", those of which nothing waits. Then a row per claim, in the order of their
---          places.
+-- Returns  first a row with only "about", as the last one of claim.sql, and in it: "busy", which of the vacated keys another
+--          worker has locked: to be asked about again, because that worker may have looked before the row had ended;
+--          "passed", the keys of which rows were passed; "empty", those of which nothing waits. Then a row per
+--          claim, in the order of their places.
 -- Locks    keys and rows, skipping what is locked; never waits.
 -- Index    see its parts.
 drop function if exists holdfast.claim_guarded(                       -- as it was before version 9
@@ -36,7 +36,7 @@ create or replace function holdfast.claim_guarded(
 )
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
-    set enable_hashjoin = on             -- for the arrays; a worker's session has it off for the tables' sake
+    set enable_hashjoin = on             -- for the arrays; a worker's session turns it off because of the tables
     set plan_cache_mode = force_generic_plan
     as $$
 #variable_conflict use_column
@@ -46,7 +46,7 @@ declare
     snapshot   text;
     running    bigint[];
     candidates holdfast.candidate[];
-    keys       holdfast.queue_key[];     -- ours to decide about
+    keys       holdfast.queue_key[];     -- that we have locked
     heads      holdfast.head[];
     empty      holdfast.queue_key[];
     taken      uuid[];
@@ -57,7 +57,7 @@ begin
     from holdfast.queues q
     where q.paused_at is not null or q.owned;
 
-    -- 1. Candidates, in the order of the index; and on a rescan what ran after they were looked for.
+    -- 1. Candidates, in the order of the index; and on a rescan the xids that run after the scan.
     if suspects then
         candidates := holdfast.suspect(array(select l.queue from unnest(lanes) as l), paused, kinds, versions);
     elsif look > 0 then
@@ -68,7 +68,7 @@ begin
         running := holdfast.running_xids();
     end if;
 
-    -- 2. Their keys, and the vacated ones, as far as nobody else holds them.
+    -- 2. Lock their keys, and the vacated ones, unless another worker has them locked.
     if candidates <> '{}' or vacated <> '{}' then
         keys := holdfast.lock_keys(candidates, vacated, most_keys);
     end if;
@@ -81,7 +81,7 @@ begin
     if take > 0 and (heads <> '{}' or candidates <> '{}') then
         select l.ids, l.places into taken, places from holdfast.lock_rows(heads, candidates, take) as l;
     end if;
-    -- 5. Block what waits behind its head, if asked for; and what we do not take is for everyone.
+    -- 5. Block what waits behind its head, if asked for; make heads that we do not take claimable by everyone.
     if block and candidates <> '{}' then
         perform holdfast.block(candidates, keys, heads);
     end if;
@@ -89,7 +89,7 @@ begin
         perform holdfast.unblock(heads, taken);
     end if;
 
-    -- 6. Answer, and claim what is locked: it is where it was.
+    -- 6. Report, and claim the locked rows: locked, they keep their places.
     about := holdfast.about_claim(
         lanes, candidates, vacated, keys, heads, taken, look, paused, owned, snapshot, running, empty);
     return next;

@@ -1,5 +1,5 @@
--- Drop the partitions whose newest row is older than so many days. Never waits long: a waiting DROP blocks every
--- completion behind it, so the caller sets lock_timeout and tries again later.
+-- Drop the partitions whose newest row is older than "keep" days. Must not wait long: a waiting DROP holds up every
+-- completion behind it, so the caller sets lock_timeout and retries later.
 create or replace function holdfast.drop_partitions(keep int) returns int
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp

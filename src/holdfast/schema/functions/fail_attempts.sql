@@ -1,10 +1,10 @@
--- End attempts that failed, and let go of their rows: pending again later, a dead letter when no attempt is left or none is
--- wanted, or failed when the job was cancelled meanwhile (the chore archive moves it, as cancelled).
+-- End failed attempts: their jobs become pending again, for later; a dead letter, if no attempt is left or none is wanted;
+-- or failed, if the job was cancelled while it ran (the chore archive moves it, as cancelled).
 --
--- The one place that decides between the three, for attempts that somebody reports and for leases that ran out.
+-- The only place that decides between the three, for attempts that workers report and for leases that expired.
 -- Takes    per attempt: the hold (worker, id, generation), in ascending order of ids; its error, as last_error and as the
---          JSON record that is kept; seconds until the next attempt (null: by the backoff); give up now?; did it take its
---          process down (null: nobody knows, see below)?
+--          JSON record that is kept; seconds until the next attempt (null: by the backoff); give up now?; did it kill its
+--          process (null: unknown, see below)?
 -- Returns  id, status, and the hold's worker and generation. An attempt that does not come back was lost.
 -- Locks    the rows, in the order given.
 -- Index    the primary key alone (see complete.sql).
@@ -28,8 +28,8 @@ begin
                             else i.available_at end,
         dead_at = case when i.attempts < i.max_attempts and f.give_up is not true or i.cancel_requested_at is not null
                        then null else holdfast.clock() end,
-        -- Nobody knows: one lease that ran out may be a machine that went away with all it held, most of it never started.
-        -- Only a second death in a row makes a suspect, which runs in isolation.
+        -- Unknown: with one expired lease, a whole machine may be gone with all that it held, most of it never started.
+        -- Only the second expired lease or death in a row makes a suspect, which runs in isolation.
         crashes = case when f.crashed then i.crashes + 1
                        when not f.crashed then 0
                        when i.errors -> -1 ->> 'error' in ('LeaseExpired', 'WorkerDied') then i.crashes + 1
@@ -38,7 +38,7 @@ begin
         claimed_at = null,
         lease_expires_at = null,
         last_error = case when i.cancel_requested_at is not null then 'cancelled while it ran; ' else '' end || f.last_error,
-        -- Every attempt stays, but from the 26th on without its trace: a row that fails for ever must not grow for ever.
+        -- Every attempt is kept, from the 26th on without its trace: a row that always fails must not grow without limit.
         errors = coalesce(i.errors, '[]') || jsonb_build_array(
             f.record
             || case when jsonb_typeof(i.errors) = 'array' and jsonb_array_length(i.errors) >= 25

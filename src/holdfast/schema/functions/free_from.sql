@@ -1,4 +1,4 @@
--- From when on nothing of a day is in the default partition, with a minute in which its own can be made.
+-- The time from which on a day has no rows in the default partition, plus a minute to make its own partition.
 create or replace function holdfast.free_from(day date) returns timestamptz
     language sql volatile
     set search_path = pg_catalog, pg_temp

@@ -1,6 +1,6 @@
--- Is the flag up? Try to take its lock and give it back at once: nothing stays, in any transaction, behind any pooler.
--- Another producer who asks in the same instant looks like a flag, too. Taken for "asleep" that is one notification too
--- many; taken for "awake", this one is left to that other producer, who is about to notify.
+-- Is the flag up? Try to take its lock and release it at once: nothing stays behind, in any transaction, with any pooler.
+-- Another producer that tests in the same instant looks like a flag, too. Taken for "asleep", that is one notification too
+-- many; taken for "awake", this producer does not notify, but the other one is about to.
 create or replace function holdfast.is_up(flag bigint) returns boolean
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp

@@ -1,6 +1,7 @@
--- The keys that are ours to decide about until this transaction ends: of the candidates, most_keys at most, and of those
--- that fell vacant, as far as nobody else holds them. A vacated key of which nothing was passed matters only if something
--- of it is blocked: everything else of it is still ahead of the scans.
+-- Lock keys until this transaction ends, unless another worker has them locked: those of the candidates, at most most_keys,
+-- and the vacated ones. A vacated key without passed rows matters only if it has blocked rows: all others are still ahead of
+-- the scans.
+-- Returns  the keys that it has locked.
 -- Locks    the keys, skipping locked ones; never waits.
 create or replace function holdfast.lock_keys(
     candidates holdfast.candidate[], vacated holdfast.vacated_key[], most_keys int

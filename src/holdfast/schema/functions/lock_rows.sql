@@ -1,5 +1,5 @@
--- Lock what is to be claimed: heads, and candidates without order, "take" at most.
--- Returns  the rows and where they are: locked, they stay there.
+-- Lock the rows to claim: heads, and candidates without order, at most "take".
+-- Returns  the rows and their places: locked, they stay there.
 -- Locks    the rows, skipping locked ones; never waits.
 -- Index    the primary key.
 create or replace function holdfast.lock_rows(

@@ -1,5 +1,5 @@
--- Make the partition of a day, or of its rest; false when rows of that time are in the default one, another session made it
--- first, or somebody's own partition covers some of it.
+-- Make the partition of a day, or of its rest; false if rows of that time are in the default one, another session made it
+-- first, or a partition that was made by hand covers some of it.
 create or replace function holdfast.make_partition(day date, begins timestamptz) returns boolean
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
@@ -11,7 +11,7 @@ begin
         return false;
     end if;
     execute format('create table holdfast.%I (like holdfast.archive including defaults)', name);
-    -- Written here and with their zone: as text a time depends on the session's settings, and may be read as another.
+    -- Formatted here, with the time zone: as text, a time depends on the session's settings, and may be misread.
     execute format('alter table holdfast.archive attach partition holdfast.%I for values from (%L) to (%L)', name,
                    to_char(begins at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"+00"'),
                    to_char((day + 1)::timestamp, 'YYYY-MM-DD "00:00:00+00"'));

@@ -1,6 +1,6 @@
 -- One partition per day (UTC), made ahead: standalone first, then attached, so that only a short lock on the empty
--- default partition is needed. A day that already has rows in the default partition, because nobody was there to make its
--- partition in time, gets one for the rest of the day; what came before stays in the default one until it is old.
+-- default partition is needed. A day that already has rows in the default partition, because no worker ran to make its
+-- partition in time, gets one for the rest of the day; earlier rows stay in the default one until their retention ends.
 create or replace function holdfast.make_partitions(ahead int) returns int
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp

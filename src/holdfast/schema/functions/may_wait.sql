@@ -1,4 +1,4 @@
--- Refuses an ordered job that is due later: it would hold up its key until then. Called for ordered jobs only.
+-- Reject an ordered job that is due later: it would hold up its key until then. Called for ordered jobs only.
 create or replace function holdfast.may_wait(queue text, skips boolean, available_at timestamptz) returns boolean
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp

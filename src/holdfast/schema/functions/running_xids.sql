@@ -1,7 +1,7 @@
--- The transactions of this database that have drawn an xid and run, or are prepared; not the caller's. To be asked after
--- the snapshot was taken by which rows were looked for: see model/floor.py.
+-- The xids of transactions of this database that are running or prepared; not the caller's. To be read after the snapshot
+-- of the scan was taken: see model/floor.py.
 --
--- Not an SQL body: that names every column of the server's own function, of which another version has others.
+-- Not an SQL body: it would name every column of the server's own function, and other versions have other columns.
 create or replace function holdfast.running_xids() returns bigint[]
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp

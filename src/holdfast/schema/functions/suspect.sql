@@ -1,4 +1,4 @@
--- The oldest due row of these queues whose last attempt took its process down: it is to run in isolation.
+-- The oldest due suspect of these queues.
 -- Index    idx_inbox_suspect.
 create or replace function holdfast.suspect(queues text[], paused text[], kinds text[], versions jsonb)
     returns holdfast.candidate[]

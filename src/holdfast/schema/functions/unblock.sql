@@ -1,4 +1,4 @@
--- Heads that we do not take and that nobody would meet on his way are for everyone: they go where all look.
+-- Make heads that this worker does not take, and that no scan would find, claimable by everyone: pending, due now.
 -- Locks    the rows, skipping locked ones; never waits. Their keys are locked by the caller.
 -- Index    the primary key.
 create or replace function holdfast.unblock(heads holdfast.head[], taken uuid[]) returns void

@@ -1,6 +1,6 @@
--- Make blocked heads pending again, where nothing of their key is in processing: what hand-written SQL, an operator or a
--- worker that died between the end of a row and its look at the key has left behind.
--- Returns how many. Keys that somebody else holds are left: whoever holds one looks after it.
+-- Make blocked heads pending again, if nothing of their key is in processing: those that were left by hand-written SQL, by
+-- an operator, or by a worker that died between the end of a row and its look at the key.
+-- Returns  how many. Keys that are locked are left: the worker that has the lock looks at the key itself.
 create or replace function holdfast.unblock_heads(queues text[], keys text[]) returns int
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp

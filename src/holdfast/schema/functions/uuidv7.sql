@@ -1,4 +1,4 @@
--- A new id: its first 48 bits are the time in milliseconds. The server has one of its own from PostgreSQL 18 on.
+-- A new id: its first 48 bits are the time in milliseconds. From PostgreSQL 18 on, the server has this function.
 do $do$
 begin
     if current_setting('server_version_num')::int >= 180000 then

@@ -1,7 +1,7 @@
 -- Names.
 
--- A job that was cancelled is shown as cancelled, also in the moment before it is archived. The value is cast when it is
--- read: written plainly, a server before PostgreSQL 17 refuses it in the transaction that has added it.
+-- A job that was cancelled is shown as cancelled even before it is archived. The value is cast from text when it is read:
+-- as a plain literal, servers before PostgreSQL 17 reject it in the transaction that has added it.
 create or replace view holdfast.jobs as
     select id, seq, queue, priority, kind, partition_key, partition_bucket, payload, payload_version, headers,
            case when status = 'failed' and cancel_requested_at is not null then 'cancelled'::text::holdfast.inbox_status

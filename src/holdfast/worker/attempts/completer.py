@@ -1,7 +1,7 @@
-"""Write endings in batches: at once when idle, else as soon as the last batch is written or two milliseconds passed.
+"""Write endings in batches: at once when idle, otherwise when the last batch is written or after two milliseconds.
 
-Each batch is a commit, and every other commit waits for its turn at the disk: that of the next claim, too. So when
-jobs come one by one but close together, their endings are gathered as well.
+Each batch is a commit, and every other commit waits for its turn at the disk, also that of the next claim. So when
+jobs come one by one but close together, their endings are batched as well.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Ending = ending.Ending[Claim]
 
 LINGER = 0.002
 CLOSE = 0.01
-"""Seconds after a batch for which the next one lingers, although nothing runs."""
+"""Seconds after a batch for which the next one lingers, even if nothing runs."""
 
 
 class Completer:
-    """Holds endings until they are written. A row leaves the ledger only then, so its lease is kept until then."""
+    """Holds endings until they are written. A row leaves the ledger only then, so its lease is renewed until then."""
 
     def __init__(self, link: Link, ledger: Ledger, occurrences: Occurrences, lease: float, batch: int) -> None:
         self._link = link
@@ -45,11 +45,11 @@ class Completer:
         self._wrote_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self.busy: Callable[[], bool] = lambda: False
-        """Are handlers running? Then a batch lingers for more; set by the worker."""
+        """Are handlers running? Then a batch waits for more endings; set by the engine."""
         self.vacate: Callable[[Claim], None] = lambda claim: None
-        """The ending of an ordered row is written, or lost; set by the worker."""
+        """Called when the ending of an ordered row is written or lost; set by the engine."""
         self.freed: Callable[[], None] = lambda: None
-        """There is room in the ledger again; set by the worker."""
+        """Called when there is room in the ledger again; set by the engine."""
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._loop(), name="holdfast completer")
@@ -64,7 +64,7 @@ class Completer:
         return not self._waiting and not self._writing
 
     def add(self, claim: Claim, outcome: Outcome) -> None:
-        """The attempt has ended this way."""
+        """Add the outcome of an attempt."""
         if isinstance(outcome, HandedBack):
             self._ledger.put_back(claim.slot)
         else:
@@ -79,7 +79,7 @@ class Completer:
             self._full.set()
 
     async def close(self, within: float) -> bool:
-        """Write what is left, then stop. False when it took too long. May be called again after it was cancelled."""
+        """Write what is left, then stop. False if it took too long. May be called again after a cancellation."""
         self._closing = True
         self._filled.set()
         self._full.set()
@@ -111,7 +111,7 @@ class Completer:
                 self._writing = False
 
     def _more_to_come(self) -> bool:
-        """Is it worth to wait for more endings? Not for an ordered row, whose key waits for this one."""
+        """Is it worth waiting for more endings? Not with an ordered row, whose key waits for this ending."""
         if self.busy():
             return True
         closely = time.monotonic() - self._wrote_at < CLOSE
@@ -125,18 +125,18 @@ class Completer:
             pass
 
     async def _write(self, batch: list[Ending]) -> None:
-        """Write one batch, through outages; what passes its deadline meanwhile is given up unwritten."""
+        """Write one batch, through outages. An ending whose lease expires before that is lost."""
         repeated = False
         while batch := self._still_ours(batch):
             try:
                 report = await ending.write(self._link, batch, repeated)
             except (Unreachable, Contended) as error:
-                repeated = True  # the batch is several statements: some may be written
+                repeated = True  # the batch is several statements: some may have been written
                 self._availability.failed(error, rows=len(batch))
                 await asyncio.sleep(backoff(self._availability.failures))
                 continue
             except Exception as error:
-                # Not an outage: the statement itself was refused. One bad ending must not take the others along.
+                # Not an outage: the server rejected the statement. One bad ending must not fail the others.
                 if len(batch) > 1:
                     for one in batch:
                         await self._write([one])

@@ -1,8 +1,8 @@
-"""What an attempt's end means for its job, decided here and nowhere else: from what happened to an `Outcome`.
+"""Decide what an attempt's end means for its job, here and nowhere else: from what happened to an `Outcome`.
 
 returned        the handler's value
 raised          the handler's exception
-stopped         it was told to end, and did
+stopped         it was told to stop, and did
 unstarted       it was claimed, and is not run
 process_gone    the process around it ended
 """
@@ -31,9 +31,9 @@ from ...model.outcome import (
 )
 
 BUSY_AGAIN = 1.0
-"""Seconds after which a job tries again whose once() block another attempt is inside."""
+"""Seconds until a job is retried because another attempt is inside its once() block."""
 PUT_OFF = 5.0
-"""Seconds until an attempt is tried again, perhaps elsewhere, for which there was no process."""
+"""Seconds until an attempt is retried, perhaps on another worker, for which there was no process."""
 
 
 class OnceBusy(Exception):
@@ -41,23 +41,23 @@ class OnceBusy(Exception):
 
 
 class Draining(Exception):
-    """The worker stops before the handler could finish."""
+    """The worker stops before the handler has finished."""
 
 
 Stop = LeaseLost | Cancelled | Timeout | Draining
-"""Why an attempt is told to end."""
+"""Why an attempt is told to stop."""
 
 
 class Unstarted(Enum):
     """Why a claimed job is not run here."""
 
     LEASE_OVER = auto()
-    """Nobody looked after it for a whole lease."""
+    """It was not renewed for a whole lease."""
     LEASE_LOST = auto()
     RECALLED = auto()
-    """The keeper has given it to others, since this worker did not run."""
+    """The keeper has handed it back, because this worker did not run."""
     WAITED = auto()
-    """It could not start in good time, or the worker drains."""
+    """It could not start in time, or the worker drains."""
     CANCELLED = auto()
     """While an earlier attempt ran."""
     NO_TRANSACTION = auto()
@@ -71,11 +71,11 @@ class Around(Enum):
     ENDED = auto()
     """Its ending was not written yet."""
     OVERDUE = auto()
-    """It did not give in: the process was ended because of it."""
+    """It did not stop: the process was killed because of it."""
     BESIDE = auto()
-    """The process was ended because of another, or ended by itself in a drain."""
+    """The process was killed because of another attempt, or ended by itself in a drain."""
     APART = auto()
-    """It had the process for itself (`process=True`)."""
+    """It had a process to itself (`process=True`)."""
 
 
 def returned(value: Any) -> Outcome:
@@ -86,8 +86,8 @@ def returned(value: Any) -> Outcome:
     try:
         return Completed(payload.encode_value("result", value))
     except InvalidPayload as refused:
-        # Its work is done: running it again would repeat the effects and end the same way.
-        return Ended(Final.FAILED, f"the handler finished, but what it returned cannot be stored: {refused}")
+        # Its work is done: a retry would repeat the effects and end the same way.
+        return Ended(Final.FAILED, f"the handler finished, but its result cannot be stored: {refused}")
 
 
 def _asked_for(ending: Snooze | Fail) -> Outcome:
@@ -150,7 +150,7 @@ def process_gone(around: Around, how: str) -> Outcome:
         case Around.ENDED:
             return AttemptFailed("WorkerDied", f"the worker process {how} before the ending was written")
         case Around.OVERDUE:
-            words = "the attempt was over its time and could not be cancelled; its process was ended"
+            words = "the attempt was over its timeout and could not be cancelled; its process was killed"
             return AttemptFailed("Timeout", words)
         case Around.BESIDE:
             return HandedBack()

@@ -1,4 +1,4 @@
-"""The desk: answers what handlers ask while they run."""
+"""The desk: answers the questions that handlers ask while they run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WorkerDesk:
                 assert_never(question)
 
     def wait(self, work: Awaitable[Any]) -> Any:
-        """Run it on the worker's loop and wait, from a handler's thread."""
+        """Run it on the worker's loop, and wait for it in a handler's thread."""
         return asyncio.run_coroutine_threadsafe(_await(work), self._loop).result()
 
 

@@ -1,9 +1,9 @@
-"""The hands of a worker: a fixed number, each takes the next claimed row, runs the attempt, and hands on how it ended.
+"""The hands of a worker: a fixed number. Each takes the next claimed row, runs the attempt, and passes on its outcome.
 
 A hand is free when its handler returns, not when the ending is written. Claimed rows that still wait after STALE
-seconds, because something slow holds every hand, go back to the others. When a handler blocks the event loop itself,
-the keeper recalls them. So a row counts as started first, and is then looked at once more: who recalls says so first,
-and looks then which have started. Of the two, one sees the other.
+seconds, because every hand has a slow handler, are handed back. If a handler blocks the event loop itself, the keeper
+recalls them. So a hand marks a row as started first, and then checks for a recall; the keeper marks the recall first,
+and then checks which rows have started. At least one of them sees the other.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .runner import JobRunner
 from .running import Running
 
 AHEAD = 0.1
-"""Rows are claimed ahead when handlers are short: as many as their measured time lets start within so many seconds."""
+"""Rows are claimed ahead when handlers are short: as many as can start within these seconds, as measured."""
 STALE = 2.0
 TURN = 0.001
-"""Seconds that the hands take at a time, all together, before the event loop goes round."""
+"""Seconds that all hands together run before they yield to the event loop."""
 AHEAD_BYTES = 32 * 1024 * 1024
-"""Most bytes of payloads that are claimed ahead, as far as the latest ones tell."""
+"""Most bytes of payloads that are claimed ahead, estimated from the latest ones."""
 LATER = (Runs.IN_PROCESS, Runs.IN_TRANSACTION)
-"""Their time begins when there is a process or a transaction for them."""
+"""Their timeout begins when there is a process or a transaction for them."""
 UNWRITTEN = 2000
 """Most endings that may wait to be written before nothing more is started."""
 
@@ -67,9 +67,9 @@ class Hands:
         self._turn_ended = False
         self._handler_time = AHEAD
         self._payload_bytes = 0.0
-        """Of a payload, lately."""
+        """Recent average size of a payload."""
         self.demand = asyncio.Event()
-        """There is room, or will be in a moment."""
+        """Set when there is room, or will be in a moment."""
         self.vacate: Callable[[Claim], None] = lambda claim: None
         """Called when a row of an ordered key has ended without the completer."""
 
@@ -102,7 +102,7 @@ class Hands:
         return claim in self._ready
 
     def take_soon(self, claims: list[Claim], at: int) -> None:
-        """As `take`, when the event loop comes round."""
+        """As `take`, in the next round of the event loop."""
         self.coming += len(claims)
         asyncio.get_running_loop().call_soon(self._take_now, claims, at)
 
@@ -111,7 +111,7 @@ class Hands:
         self.take(claims, at)
 
     def take(self, claims: list[Claim], at: int) -> None:
-        """These rows were claimed here, by a call that began at `at`."""
+        """Take these claimed rows; their claim was sent at `at`."""
         if not claims:
             return
         if not self._ready:
@@ -133,12 +133,12 @@ class Hands:
                 future.set_result(None)
 
     def _weigh(self, claims: list[Claim]) -> None:
-        """Quick to believe that payloads are large, slow to believe that they are small."""
+        """Update the average: fast when payloads get larger, slowly when they get smaller."""
         mean = sum([len(claim.payload) for claim in claims]) / len(claims)
         self._payload_bytes += (mean - self._payload_bytes) * (1 if mean > self._payload_bytes else 0.1)
 
     def hand_back_ready(self) -> None:
-        """What did not start is for others."""
+        """Hand back what has not started."""
         while self._ready:
             self._leave(self._ready.popleft(), Unstarted.WAITED)
 
@@ -148,7 +148,7 @@ class Hands:
     # Running
 
     async def work(self, runner: JobRunner) -> None:
-        """One hand, until it is cancelled; in a drain until its handler has ended, which may take the cancellation."""
+        """Run one hand until it is cancelled; in a drain, until its handler has ended, which may swallow that."""
         self._runner = runner
         task = asyncio.current_task()
         assert task is not None
@@ -161,7 +161,7 @@ class Hands:
                 await self._run(self._ready.popleft(), task)
 
     async def _rest(self) -> None:
-        if self._ready:  # too much is unwritten: let the completer have its turn
+        if self._ready:  # too many endings are unwritten: let the completer run
             await asyncio.sleep(0.001)
             return
         self.demand.set()
@@ -170,9 +170,9 @@ class Hands:
         await future
 
     async def _end_turn(self) -> None:
-        """Handlers that never wait must not keep the claim loop and the completer from running beside them.
+        """Yield: handlers that never wait must not keep the claim loop and the completer from running.
 
-        One turn for all hands together: were it one each, they would run one after the other until nothing is ready.
+        One turn for all hands together: with one each, they would run one after the other until nothing is ready.
         """
         if not self._turn_ended:
             self._turn_ended = True
@@ -203,12 +203,12 @@ class Hands:
             return
         self._running[claim.slot] = running
         self._occurrences.started(claim)
-        # If this raises, the worker ends and a thread may still be at it: the row stays in the ledger, for the
-        # supervisor to hand back when the process is gone, or for its lease to run out.
+        # If this raises, the worker ends, and a thread may still be running: the row stays in the ledger, for the
+        # supervisor to hand back when the process is gone, or until its lease expires.
         outcome = await self._runner.run(running)
         del self._running[claim.slot]
         took = time.perf_counter() - began
-        # Quick to believe that handlers are slow, slow to believe that they are fast.
+        # Fast when handlers get slower, slowly when they get faster.
         self._handler_time += (took - self._handler_time) * (0.5 if took > self._handler_time else 0.1)
         if outcome is None:
             self._ledger.free(claim.slot)
@@ -221,7 +221,7 @@ class Hands:
 
     def _start_clock(self, running: Running, definition: Definition) -> None:
         grace = self._settings.grace
-        if definition.runs is Runs.IN_PROCESS:  # which is ended here, and nothing else with it
+        if definition.runs is Runs.IN_PROCESS:  # the pool kills this process, and nothing else with it
             grace = max(grace, 10 * GIVE_IN)
         running.deadline = time.perf_counter() + definition.timeout
         self._ledger.start(running.claim.slot, marks.now() + int((definition.timeout + grace) * 1e9))
@@ -229,7 +229,7 @@ class Hands:
     # Watching
 
     def watch(self) -> None:
-        """To be called every few moments."""
+        """Stop what is overdue and hand back what waits too long; called every WATCH_EVERY."""
         if self._running:
             self._stop_overdue()
         if self._draining.is_set():
@@ -238,7 +238,7 @@ class Hands:
             self._hand_back_stale()
 
     def read_notices(self) -> None:
-        """The keeper has left notices in the ledger."""
+        """Act on the notices that the keeper has left in the ledger."""
         for running in list(self._running.values()):
             match self._ledger.notice_of(running.claim.slot):
                 case marks.LOST:
@@ -247,7 +247,7 @@ class Hands:
                     running.stop(Cancelled("cancelled while it ran"))
 
     async def stop_running(self) -> None:
-        """Tell what still runs to end, and give it a second."""
+        """Tell running handlers to stop, and wait up to a second."""
         for running in list(self._running.values()):
             running.stop(Draining("the worker stops"))
         deadline = time.monotonic() + 1
@@ -264,10 +264,10 @@ class Hands:
                 limit = self._definitions[running.claim.kind].timeout
                 running.stop(Timeout(f"the attempt ran longer than the {limit:g} s that its task allows"))
             elif self._ledger.expired(slot, self._settings.lease):
-                running.stop(LeaseLost("nobody renewed the lease in time"))
+                running.stop(LeaseLost("the lease was not renewed in time"))
 
     def _hand_back_stale(self) -> None:
-        """Every hand is busy with something slow; others may have time."""
+        """Hand back what waits if every hand has a slow handler; other workers may have room."""
         if len(self._running) >= self._settings.concurrency:
             self._occurrences.start_overdue(list(self._ready), STALE)
             self.hand_back_ready()

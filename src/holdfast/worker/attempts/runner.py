@@ -1,4 +1,4 @@
-"""Run one attempt: choose the way, call the handler, and say how it ended."""
+"""Run one attempt: choose the way, call the handler, and return the outcome."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .running import Running
 from .transactions import Transactions
 from .ways import GaveIn, InProcess, InThread, InTransaction, OnLoop, Uncommon, Way
 
-Told = TypeVar("Told", bound=Outcome | None)
+Reported = TypeVar("Reported", bound=Outcome | None)
 
 
 class JobRunner:
@@ -53,12 +53,12 @@ class JobRunner:
         """Run the handler; None when its ending is already written."""
         definition, way = self._how[running.claim.kind]
         try:
-            return self._told(running, await way.run(running, definition))
+            return self._report(running, await way.run(running, definition))
         except asyncio.CancelledError as error:
             if not _current_task().cancelling():  # the handler's own, such as that of a task it awaited
                 return self._raised(running, error)
             if running.reason is None or not running.cancellable:
-                raise  # the worker ends; a thread may still be at it
+                raise  # the worker ends; a thread may still be running
             return self._stopped(running)
         except GaveIn:
             return self._stopped(running)
@@ -81,9 +81,9 @@ class JobRunner:
             error = error.error
         if running.reason is not None and isinstance(error, (Cancelled, Timeout)):
             return self._stopped(running)
-        return self._told(running, raised(error))
+        return self._report(running, raised(error))
 
-    def _told(self, running: Running, outcome: Told) -> Told:
+    def _report(self, running: Running, outcome: Reported) -> Reported:
         if isinstance(outcome, AttemptFailed):
             self._occurrences.failed(running.claim, outcome)
         return outcome
@@ -94,7 +94,7 @@ class JobRunner:
 
 
 def _forget_cancellation() -> None:
-    """A handler may swallow its cancellation or end by another error; the next one on this hand starts clean."""
+    """Reset the task: a handler may swallow its cancellation or raise another error, and the next one starts clean."""
     task = _current_task()
     while task.cancelling():
         task.uncancel()

@@ -1,4 +1,4 @@
-"""An attempt under way, as its hand and whoever may stop it see it."""
+"""An attempt in progress, as seen by its hand and by the code that may stop it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .deciding import Draining, Stop
 
 @dataclass(slots=True)
 class Running:
-    """An attempt under way."""
+    """An attempt in progress."""
 
     claim: Claim
     deadline: float
     hand: asyncio.Task[None]
     cancellable: bool
     begins: Callable[[], None] = lambda: None
-    """Called when its time begins, if that is later: it waits for a process, or for a transaction."""
+    """Called when its timeout begins, if that is later: when there is a process or a transaction for it."""
     context: Context | None = None
     reason: Stop | None = None
 
     def stop(self, reason: Stop) -> None:
-        """Tell the handler to end; its hand is cancelled, but a thread can only be told."""
+        """Tell the handler to stop. Its hand is cancelled; a thread can only be told through its context."""
         if self.reason is not None:
             return
         self.reason = reason

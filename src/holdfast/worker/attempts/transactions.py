@@ -1,8 +1,9 @@
-"""The transactions in which handlers write, and the sessions that they have for it.
+"""The transactions in which handlers write, and their sessions.
 
-Each names its session after its attempt, so that whoever takes the row over can end it first (see `inbox.sessions`): a
-process that is stopped, or a host that is silent, would else keep its locks as long as the session lives. If nobody is
-left who could, the server ends a session that has idled in its transaction for longer than the attempt may take.
+Each session is named after its attempt, so that the sweep, or the supervisor, can end it before others take the row
+(see `inbox.sessions`). Otherwise a process that is stopped, or a host that is silent, would keep its locks as long as
+the session lives. If nothing ends it, the server does, when it has idled in its transaction for longer than the attempt
+may take.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..settings import WorkerSettings
 log = logging.getLogger("holdfast.worker")
 
 GIVE_UP = 5.0
-"""Seconds to roll back, or to close the connections, after which they are dropped."""
+"""Seconds to roll back, or to close the connections; after that they are dropped."""
 
 SETTLED = 1.0
 """Seconds without a failure after which an outage is over. A server that shuts down ends its sessions one by one, so
@@ -35,7 +36,7 @@ one transaction may begin while the next cannot."""
 
 
 class Unbegun(Exception):
-    """No transaction could be begun: the handler was not called."""
+    """No transaction could be started: the handler was not called."""
 
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ else:
 
 
 class _HandlerConnection(_Base):
-    """One whose next transaction begins with more than BEGIN, in the same trip, and within a deadline."""
+    """A connection that sends more with the next BEGIN, in the same round trip and within a deadline."""
 
     _opening: tuple[str, float] | None = None
 
@@ -71,7 +72,7 @@ class Transactions:
 
     @asynccontextmanager
     async def of(self, claim: Claim, timeout: float) -> AsyncIterator[Connection]:
-        """The transaction of this attempt, which may take `timeout` seconds. Raises `Unbegun` instead of beginning."""
+        """The transaction of this attempt, which may take `timeout` seconds. Raises `Unbegun` if it cannot begin."""
         connection, transaction = await self._begin(claim, timeout)
         try:
             try:
@@ -102,7 +103,7 @@ class Transactions:
         return connection, transaction
 
     async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        """One statement by itself. The server commits it as soon as it is done, whatever has become of us."""
+        """Run a single statement. The server commits it when it is done, even if this process is gone by then."""
         sql, deadline = self._database.sql(room, name), self._settings.deadline
         connection = await self._acquire()
         try:
@@ -127,7 +128,7 @@ class Transactions:
                 self._pool.terminate()
 
     async def pause(self) -> None:
-        """After `Unbegun`: so that a server which takes our claims, but no more sessions, is not asked all the time."""
+        """Wait after `Unbegun`: a server that accepts claims, but no more sessions, must not be asked all the time."""
         await asyncio.sleep(backoff(self._failures_in_a_row))
 
     def _unbegun(self, error: Exception) -> Unbegun:
@@ -153,12 +154,12 @@ class Transactions:
                 "handler", max_size=self._settings.concurrency + 1, connection_class=_HandlerConnection
             )
         pool = await self._pool
-        acquired: Any = await pool.acquire()  # a proxy, which is all of a connection
+        acquired: Any = await pool.acquire()  # a proxy with all methods of a connection
         connection: Connection = acquired
         return connection
 
     async def _put_back(self, connection: Any) -> None:
-        """What cannot be put in order is dropped; that is not the attempt's business, which may have committed."""
+        """Return the connection to the pool, or drop it. An error does not fail the attempt: it may have committed."""
         assert self._pool is not None
         try:
             await self._pool.release(connection)
@@ -167,7 +168,7 @@ class Transactions:
 
 
 async def _roll_back(connection: Connection, transaction: Any) -> None:
-    """Or drop the connection, which is the same to the server, but may take it longer to notice."""
+    """Roll back, or drop the connection, which has the same effect once the server notices."""
     try:
         async with asyncio.timeout(GIVE_UP):
             await transaction.rollback()

@@ -1,7 +1,7 @@
-"""The ways to run an attempt: on the loop, in a thread, in a transaction, in a process of its own.
+"""The ways to run an attempt: on the loop, in a thread, in a transaction, in a separate process.
 
-A way gets the claimed row and says how the attempt ended, or raises what the handler raised. Whatever else is to run
-claimed rows is another way.
+A way gets the claimed row and returns the outcome, or raises what the handler raised. To run claimed rows differently,
+add a way.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from .transactions import Transactions, Unbegun
 
 class Way(Protocol):
     async def start(self) -> None:
-        """Before the first attempt; raises ConfigurationError when it cannot work here."""
+        """Prepare for the first attempt; raises ConfigurationError if this way cannot work here."""
 
     async def run(self, running: Running, definition: Definition) -> Outcome | None:
-        """Run the attempt; None when its ending is already written."""
+        """Run the attempt; None if its ending is already written."""
 
     async def close(self) -> None: ...
 
 
 class GaveIn(Exception):
-    """The handler was told to end, and did."""
+    """The handler was told to stop, and did."""
 
 
 class Uncommon(Exception):
-    """Carries an exception that must not travel through the worker's own coroutines."""
+    """Carries an exception that must not be raised through the worker's own coroutines."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -101,11 +101,11 @@ class InThread:
 def _invoke(
     function: Callable[..., Any], context: tuple[Context, ...], arguments: dict[str, Any]
 ) -> tuple[Any, BaseException | None]:
-    """The result, or what was raised: as a value, since a future refuses StopIteration and waits forever."""
+    """The result, or what was raised: as a value, because a future rejects StopIteration and would wait forever."""
     try:
         return function(*context, **arguments), None
     except (KeyboardInterrupt, GeneratorExit, StopIteration) as error:
-        # Raised on, these would end the loop or a coroutine of the worker instead of the attempt.
+        # Raised again, these would end the loop or a coroutine of the worker instead of the attempt.
         return None, Uncommon(error)
     except BaseException as error:
         return None, error
@@ -133,7 +133,7 @@ class InTransaction:
     async def _in_transaction(
         self, running: Running, definition: Definition, arguments: dict[str, Any]
     ) -> Outcome | None:
-        """The handler's writes, its follow-up jobs and its ending in one transaction. The row is touched last."""
+        """Run the handler's writes, its follow-up jobs and its ending in one transaction. The row is written last."""
         claim = running.claim
         async with self._transactions.of(claim, definition.timeout) as connection:
             running.begins()
@@ -141,12 +141,12 @@ class InTransaction:
             value = await definition.function(running.context, **arguments)
             probe("run.after")
             outcome = returned(value)
-            # From here on the ending is on its way: cancelling now would only make its outcome unknown.
+            # From here on the ending is being written: a cancellation would only make its outcome unknown.
             running.cancellable = False
             await connection.execute(PIN_PLANS)
             report = await ending.write(_OnConnection(connection, self._database), [(claim, outcome)])
             if report.lost:
-                raise LeaseLost("its completion was refused; what it wrote is rolled back")
+                raise LeaseLost("the lease was lost; the transaction of this attempt is rolled back")
             probe("tx.before_commit")
         probe("tx.after_commit")
         self._occurrences.ended([(claim, outcome)], report)
@@ -168,7 +168,7 @@ class _OnConnection:
 
 
 class InProcess:
-    """Its process decodes the arguments, too, and says how it ended."""
+    """Its process decodes the arguments, runs the handler, and returns the outcome."""
 
     def __init__(self, processes: HandlerProcesses) -> None:
         self._processes = processes

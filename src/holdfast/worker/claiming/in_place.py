@@ -1,6 +1,6 @@
-"""Suspects where nobody starts an isolation process for them, inside an application: isolated, if only for a moment.
+"""Suspects inside an application, where no supervisor starts isolation processes: isolated, if only for a moment.
 
-All other work waits meanwhile, so every wait is short, and other work gets at least as much time as it was kept from.
+All other work waits for that. So every wait is short, and other work gets at least as much time afterwards.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ..attempts.hands import Hands
 from ..leases import ledger as marks
 
 LEAVE = 5.0
-"""Seconds for which suspects are left to isolation processes: there may be some, and they risk nothing else."""
+"""Seconds for which suspects are left to isolation processes of other hosts, where they risk no other job."""
 QUIET = 1.0
 """Most seconds that a worker waits for its other jobs to finish before it runs a suspect in isolation."""
 ISOLATED = 1.0
-"""Most seconds that a suspect has the worker for itself. A long job must not hold up all others."""
+"""Most seconds that a suspect has the worker to itself. A long job must not hold up all others."""
 TRIES = 3
-"""After so many waits in vain the suspect runs with company: late is better than never."""
+"""Unsuccessful waits after which the suspect runs beside other jobs: late is better than never."""
 
 
 class InPlace:
@@ -31,14 +31,14 @@ class InPlace:
         self._completer = completer
         self._draining = draining
         self.isolating = False
-        """Is a suspect to have the worker for itself? Then nothing else may be claimed."""
+        """Is a suspect about to run, or running? Then nothing else may be claimed."""
         self._since: float | None = None
-        """When suspects were seen first."""
+        """When suspects were first seen."""
         self._next_at = 0.0
         self._misses = 0
 
     def see(self, wait: bool) -> None:
-        """Do suspects wait?"""
+        """Note whether suspects wait."""
         if not wait:
             self._since = None
         elif self._since is None:
@@ -61,7 +61,7 @@ class InPlace:
             self._next_at = now + (now - began)
 
     async def _quiet(self, handing_over: Callable[[], bool]) -> bool:
-        """Wait, claiming nothing, until nothing runs here and every ending is written; or for the last time in vain."""
+        """Wait until nothing runs here and every ending is written. True also after the last unsuccessful wait."""
         deadline = time.monotonic() + QUIET
         while self._hands.held or not self._completer.idle or handing_over():
             if self._draining.is_set():

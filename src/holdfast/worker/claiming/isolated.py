@@ -1,7 +1,7 @@
 """What an isolation process does: it claims suspects, and the next one only when the last one's ending is written.
 
-One that runs for longer than COMPANY has shown that it is not what killed its last process at once. Its process may
-then take another: a hundred long jobs must not wait for each other, nor need a process each.
+A suspect that runs for longer than COMPANY does not kill its process at once. Its process may then take another one: a
+hundred long jobs must not wait for each other, nor need a process each.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from .loops import Claiming
 IDLE = 10.0
 """Seconds without a suspect after which the process ends."""
 COMPANY = 60.0
-"""Seconds that a suspect has its process for itself."""
+"""Seconds that a suspect has its process to itself."""
 ENGAGED = 1.0
-"""Seconds without a pause after which the process says that more suspects wait; also between two such questions."""
+"""Seconds of work without a pause after which the process checks whether more suspects wait, and how often."""
 LOOK_EVERY = 0.2
 
 
 class IsolatedClaiming(Claiming):
     over: Callable[[], None]
-    """Called when no suspect has come for a while; set by the engine."""
+    """Called when no suspect was found for IDLE seconds; set by the engine."""
     _busy_at = _idle_at = 0.0
-    """When there was last something to do, and when nothing."""
+    """When the process last was busy, and when it last was idle."""
     _taken_at = _asked_at = 0.0
 
     async def along_lanes(self) -> None:
-        """Suspects only; to everybody else this worker is busy, and is never woken."""
+        """Claim suspects only. In its ledger this worker is always busy, so it is never woken."""
         self._busy_at = self._idle_at = time.monotonic()
         while not self._draining.is_set():
             try:
@@ -42,11 +42,11 @@ class IsolatedClaiming(Claiming):
             await self._sleep(pause)
 
     async def _hand_over(self, limit: int, link: Link | None = None) -> None:
-        """The next row of the suspect's key is an ordinary one, for others."""
+        """Leave the next row of the suspect's key to others: it is an ordinary job."""
         await self.claimer.give_away(link or self._key_link)
 
     async def _go_on(self) -> float:
-        """Take a suspect if there is room for it; seconds until the next look."""
+        """Take a suspect if there is room for it; return the seconds until the next poll."""
         free = not self._hands.held and self._completer.idle and not self._overloaded()
         if free and not await self._take():
             self._note_idle()
@@ -56,7 +56,7 @@ class IsolatedClaiming(Claiming):
             self._asked_at = now
             if not (self._has_room_for_company and await self._take()):
                 self._ledger.set_suspects(await self.claimer.suspect_waits())
-        # Short attempts follow each other closely; long ones are not watched closely.
+        # Poll often after a short attempt, so that the next follows at once, and less often during a long one.
         return min(0.002 + (now - self._taken_at) / 10, 0.05)
 
     async def _take(self) -> bool:
@@ -74,7 +74,7 @@ class IsolatedClaiming(Claiming):
         return isolated_for > COMPANY and self._hands.held < self._settings.concurrency and not self._overloaded()
 
     def _note_idle(self) -> None:
-        """There is nothing to do."""
+        """Note that there is nothing to do, and end the process after IDLE seconds."""
         self._idle_at = now = time.monotonic()
         self._ledger.set_suspects(False)
         if now - self._busy_at > IDLE:

@@ -1,9 +1,9 @@
 """Claiming, in two loops: along the lanes, as many rows as there is room for; and through the ordered keys whose row
 has just ended here.
 
-With nothing to do it sleeps until it is called, or for `poll_max`. It sleeps that long only if producers could see,
-before its last look, that it wants to be called: what came before that was found by the look, and what comes later
-calls. Until then it looks often. While jobs come thick and fast it stays awake instead, and nobody needs to call.
+With nothing to do, a worker sleeps until it is woken, or for `poll_max`. It sleeps that long only if producers could
+see, before its last poll, that it wants to be woken: jobs from before that were found by the poll, and later ones wake
+it. Until then it polls often. While jobs arrive in quick succession it stays awake, and needs no wake-ups.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from .in_place import InPlace
 from .pace import Pace
 
 BACKLOG = 3
-"""Full claims after which more is claimed than there are free hands: a few jobs are for all who sleep."""
+"""Full claims after which more is claimed than there are free hands: a few jobs should go to all workers that sleep."""
 COMMIT = 0.025
-"""Seconds: a commit that was under way when the worker fell asleep, and so did not call it, is over after them."""
+"""Seconds after which a commit that was in progress when the worker fell asleep, and did not wake it, is done."""
 FLOWS = 0.2
-"""Seconds after a hand-over for which a worker does not sleep long: what it had no room for went back to the lanes, and
-nobody calls for that."""
+"""Seconds after a hand-over for which a worker does not sleep long: rows for which it had no room are in the lanes
+again, and there is no wake-up for that."""
 OCCUPIED = 0.02
-"""Seconds after which a worker without room says so: it is not awake for others' work any more."""
+"""Seconds after which a worker without room tells the listener: it does not count as awake any more."""
 
 ROOM_AGAIN = 1.0
-"""Seconds after which a worker without room looks whether it has some, although nobody said so."""
+"""Seconds after which a worker without room checks again, even if it was not notified."""
 
 
 class Claiming:
@@ -59,7 +59,7 @@ class Claiming:
         self.claimer = claimer
         self.shares = shares
         self._link, self._key_link = links
-        """The second connects when the first ordered row has ended."""
+        """The second one connects when the first ordered row has ended."""
         self._hands = hands
         self._completer = completer
         self._settings = settings
@@ -68,26 +68,26 @@ class Claiming:
         self._key_availability = Availability(Part.HAND_OVER, occurrences)
         self._draining = draining
         self._booked = 0
-        """Rows that calls under way may bring."""
+        """Rows that claims in progress may bring."""
         self.in_place: InPlace | None = None
         """Runs suspects between other jobs; None where isolation processes run them."""
         self._handing_over = False
         self._handed_over_at = 0.0
         self._vacant = asyncio.Event()
-        """An ordered row has ended here: its key may have a next one."""
+        """Set when an ordered row has ended here: its key may have a next one."""
         self.woken = asyncio.Event()
         self._pace = Pace()
         self._unseen = True
-        """Was there a moment, since it last slept long, in which producers could not see that it wants to be called?"""
+        """Was there a moment, since its last long sleep, in which producers could not see that it wants wake-ups?"""
         self._full = 0
-        """How many claims, since one found nothing, saw as many rows as they could or brought enough for all hands; and
-        how many hand-overs brought something."""
+        """How many claims, since one found nothing, saw as many rows as they could or brought enough for all hands;
+        plus the hand-overs that brought rows."""
         self._pause = settings.poll_min
         self.stir: Callable[[], None] = lambda: None
-        """Tell the listener that the ledger says something new; set by whoever runs the engine."""
+        """Tell the listener that the ledger has changed; set by the owner of the engine."""
 
     def vacate(self, claim: Claim) -> None:
-        """This row of an ordered key has ended here."""
+        """Note that this row of an ordered key has ended here."""
         self.claimer.vacate(claim)
         self._vacant.set()
         if self._many_vacated:
@@ -95,17 +95,17 @@ class Claiming:
 
     @property
     def _many_vacated(self) -> bool:
-        """Are there more keys to be handed over than one link can in good time?"""
+        """Are there more keys to hand over than one link can do in time?"""
         return self.claimer.vacated > self._settings.batch // 2
 
     def drain(self) -> None:
-        """`draining` was set: let the loops see it."""
+        """Let the loops see that `draining` is set."""
         self._hands.demand.set()
         self._vacant.set()
         self.woken.set()
 
     async def give_away_vacated(self) -> None:
-        """We claim no more: the next of an ordered key is for others."""
+        """Leave the next rows of vacated keys to others: this worker claims no more."""
         with suppress(Unreachable, Contended):
             if self.claimer.vacated > 0:
                 await self._hand_over(0)
@@ -136,7 +136,7 @@ class Claiming:
         self._ledger.set_state(marks.BUSY)
 
     async def _claim(self, want: int) -> bool:
-        """False when there is nothing to do for now."""
+        """Claim up to `want` rows. False if there is nothing to do now."""
         if self.in_place is not None and self.in_place.due:
             await self.in_place.run(lambda: self._handing_over)
         if self._draining.is_set():
@@ -154,10 +154,10 @@ class Claiming:
         if batch.claims:
             self._pace.found(len(batch.claims), time.monotonic())
         if len(batch.claims) >= self._settings.concurrency:
-            self._hands.take_soon(batch.claims, at)  # and send the next claim first: the server works meanwhile
+            self._hands.take_soon(batch.claims, at)  # and send the next claim first: the server works in parallel
         elif batch.claims:
             self._hands.take(batch.claims, at)
-            await asyncio.sleep(0)  # few rows, that is quiet times: their handlers start before the next look
+            await asyncio.sleep(0)  # few rows: their handlers start before the next poll
         if self.claimer.vacated:
             self._vacant.set()
         return bool(batch.claims) or batch.more
@@ -168,10 +168,10 @@ class Claiming:
             self.in_place.see(wait)
 
     def _want(self) -> int:
-        """How many rows to claim now: 0 until there is room worth a round trip."""
+        """How many rows to claim now; 0 while there is not enough room for a round trip to pay off."""
         if self._overloaded():
             return 0
-        vacated = self.claimer.vacated  # each may hand over one row while this claim is under way
+        vacated = self.claimer.vacated  # each may hand over one row during this claim
         held = self._hands.held + vacated + self._booked
         ahead = self._hands.ahead if self._full >= BACKLOG else 0
         room = min(self._settings.concurrency + ahead - held, self._settings.batch, self._room - vacated)
@@ -179,12 +179,12 @@ class Claiming:
 
     @property
     def _room(self) -> int:
-        """For how many more rows the ledger has room, beside those that calls under way may bring."""
+        """For how many more rows the ledger has room, beside those that claims in progress may bring."""
         return self._ledger.room - self._hands.coming - self._booked
 
     @contextmanager
     def _booking(self, rows: int) -> Iterator[None]:
-        """Keep room for so many."""
+        """Reserve room for this number of rows."""
         self._booked += rows
         try:
             yield
@@ -192,18 +192,18 @@ class Claiming:
             self._booked -= rows
 
     def _overloaded(self) -> bool:
-        """Too much is unwritten, or nobody would look after what is claimed now."""
+        """Are too many endings unwritten, or is the keeper late, so that new claims would not be renewed?"""
         return self._completer.backlog >= UNWRITTEN or self._keeper_late()
 
     def _keeper_late(self) -> bool:
-        """Nobody has renewed for a while: claim nothing more that nobody would look after."""
+        """Has the keeper not beaten for two thirds of a lease?"""
         beat = self._ledger.beat
         return beat != 0 and marks.now() - beat > self._settings.renew_every * 2e9
 
     # Through the keys
 
     async def through_keys(self) -> None:
-        """Go on with the keys whose row has ended here."""
+        """Claim the next rows of the keys whose row has ended here."""
         while not self._draining.is_set():
             await self._vacant.wait()
             self._vacant.clear()
@@ -213,7 +213,7 @@ class Claiming:
                     # One row has ended for each that may come, so there is room; claims along the lanes leave it.
                     await self._hand_over(0 if self._overloaded() or self._isolating else self._room)
                     self._key_availability.succeeded()
-                    if self.claimer.vacated >= waiting:  # others hold those keys, for the moment of a claim
+                    if self.claimer.vacated >= waiting:  # others have these keys locked, for the moment of a claim
                         await asyncio.sleep(self._settings.poll_min)
                 except Exception as error:
                     self._key_availability.failed(error)
@@ -231,17 +231,17 @@ class Claiming:
             self._full += bool(claims)
         finally:
             self._handing_over = False
-            self._hands.demand.set()  # the keys that had no next row have left their room to the lanes
+            self._hands.demand.set()  # the room of keys without a next row is free for the lanes
 
     @property
     def _isolating(self) -> bool:
-        """Does a suspect run here that is to have no company?"""
+        """Is a suspect about to run here, or running, in isolation?"""
         return self.in_place is not None and self.in_place.isolating
 
     # Waiting
 
     async def _rest(self, room: int, called: bool, reachable: bool) -> None:
-        """After a look that found nothing. `called`: somebody asked for it; `reachable`: somebody could have."""
+        """Wait after a poll that found nothing. `called`: a wake-up caused it; `reachable`: one could have come."""
         self._full = 0
         now = time.monotonic()
         if self._pace.stays_awake(now):
@@ -249,7 +249,7 @@ class Claiming:
             self._ledger.set_state(marks.AWAKE, nap, room)
             await (self._doze(nap) if nap else asyncio.sleep(0))
             return
-        if called and (deaf := self._pace.in_vain(now)):  # another was quicker, or it is nothing for us
+        if called and (deaf := self._pace.woken_for_nothing(now)):  # another worker was faster, or it is not for us
             self._ledger.set_state(marks.DEAF, deaf, room)
             await self._sleep(deaf)
         nap = self._nap(reachable) * random.uniform(0.75, 1.25)
@@ -287,7 +287,7 @@ class Claiming:
                 await self._draining.wait()
 
     async def _doze(self, seconds: float) -> bool:
-        """As `_sleep`, but a wake-up cuts it short; was it slept to its end?"""
+        """As `_sleep`, but a wake-up ends it. True if it was not woken."""
         try:
             async with asyncio.timeout(seconds):
                 await self.woken.wait()

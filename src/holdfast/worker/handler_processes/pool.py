@@ -1,13 +1,13 @@
 """The processes in which a worker runs handlers that asked for one (`process=True`).
 
-Each runs one attempt at a time. One is started with the worker, so that an application that they cannot load is refused
-then; the others when attempts wait, one per core at a time and no more than there are hands. Whichever is free first
-takes the next attempt. What idles for a minute ends, but for one.
+Each runs one attempt at a time. One is started with the worker, so that an application that it cannot load is rejected
+then; the others when attempts wait, one per core at a time and no more than there are hands. The first free one takes
+the next attempt. A process that idles for a minute ends, except the last one.
 
-    handler over its time, cancelled, or its lease lost    told, if it takes a context; killed half a second later
-    worker drains and cannot wait any longer               killed, its row handed back
-    process dies                                           this attempt failed; no other is touched
-    worker dies                                            its processes end with it
+    handler over its timeout, cancelled, or its lease lost    told, if it takes a context; killed half a second later
+    worker drains and cannot wait any longer                  killed, its row handed back
+    process dies                                              this attempt has failed; no other is affected
+    worker dies                                               its processes end with it
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from .process import PROGRAM, HandlerProcess, NotStarted, ProcessDied, Refused
 START = 60.0
 """Seconds that a process may take to load the application."""
 GIVE_IN = 0.5
-"""Seconds that a handler has to end after it was told to."""
+"""Seconds that a handler has to stop after it was told to."""
 IDLE = 60.0
 """Seconds without work after which a process ends."""
 PAUSE = 5.0
-"""Times the usual backoff: the pause before the first process is started again."""
+"""Factor on the usual backoff, before the first process is started again."""
 LOOK_EVERY = 1.0
 CORES = os.cpu_count() or 1
 
@@ -52,7 +52,7 @@ class HandlerProcesses:
         self._modules = sorted(name for name in modules if name and name != "__main__")
         self._desk = desk
         self._all: set[HandlerProcess] = set()
-        """Until each is gone."""
+        """Every process that is not gone yet."""
         self._idle: list[HandlerProcess] = []
         self._waiting: deque[asyncio.Future[HandlerProcess]] = deque()
         self._starting: set[asyncio.Task[None]] = set()
@@ -60,16 +60,16 @@ class HandlerProcesses:
         self._closed = False
 
     async def start(self) -> None:
-        """The first one; refuses an application that it cannot load, and waits for whatever else is in the way."""
+        """Start the first process. Raises if it cannot load the application; retries after any other failure."""
         if _is_one():
             raise ConfigurationError(
                 "process=True: importing this application starts a worker, in each of the worker's processes again; "
                 "start it under if __name__ == '__main__':"
             )
-        self._idle.append(await self._insist())
+        self._idle.append(await self._start_first())
         self._look()
 
-    async def _insist(self) -> HandlerProcess:
+    async def _start_first(self) -> HandlerProcess:
         failures = 0
         while True:
             try:
@@ -84,10 +84,10 @@ class HandlerProcesses:
     async def run(
         self, claim: Claim, reason: Callable[[], Exception | None], told: bool, begins: Callable[[], None]
     ) -> Outcome | None:
-        """Run an attempt; None when it gave in. Cancelled, the attempt has ended, or else its process has.
+        """Run an attempt; None if it stopped when told to. After a cancellation, the attempt or its process has ended.
 
-        `reason` says why the hand was cancelled, `told` whether the handler can be told so. `begins` is called when
-        there is a process for it.
+        `reason` says why the hand was cancelled, `told` whether the handler can be told. `begins` is called when there
+        is a process for it.
         """
         try:
             process = await self._usable()
@@ -135,13 +135,13 @@ class HandlerProcesses:
             return await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled() and place.exception() is None:
-                self._put_back(place.result())  # it came at the same moment
+                self._put_back(place.result())  # a process became free at the same moment
             raise
 
     def _start_more(self) -> None:
         if self._closed:
             while (place := self._next_place()) is not None:
-                place.set_exception(NotStarted("the worker ends"))
+                place.set_exception(NotStarted("the worker stops"))
         while len(self._starting) < min(CORES, sum(not place.done() for place in self._waiting)):
             task = asyncio.get_running_loop().create_task(self._add(), name="holdfast process")
             self._starting.add(task)
@@ -213,10 +213,10 @@ class HandlerProcesses:
         return process
 
     def _look(self) -> None:
-        """Let those go that nobody needs; and see the end of one whose socket something else still holds."""
+        """End processes that are not needed, and notice the end of one whose socket is still open elsewhere."""
         self._looking = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look)
         now = time.monotonic()
-        for process in self._idle[:-1]:  # the last one is the next to work, and stays
+        for process in self._idle[:-1]:  # the last one is used next, and stays
             if now - process.idle_since > IDLE:
                 process.kill()
         for process in self._idle:

@@ -1,4 +1,4 @@
-"""One handler's process, as the worker sees it: its socket, its pipe, and how it ended."""
+"""A handler process, as the worker sees it: its socket, its pipe, and how it ended."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 
 class NotStarted(Exception):
-    """A process did not start; the message says why. Another may."""
+    """A process did not start; the message says why. A retry may succeed."""
 
 
 class Refused(NotStarted):
-    """A process cannot load the application, and no other will."""
+    """A process cannot load the application; a retry would not help."""
 
 
 class ProcessDied(Exception):
@@ -61,8 +61,8 @@ class HandlerProcess(asyncio.Protocol):
             log_level=logging.getLogger().level,
         )  # fmt: skip
         try:
-            # Not awaited: a start that could be cancelled half-way would leave a process that nobody knows. And in this
-            # thread, with which the kernel ends it.
+            # Not awaited: a start that is cancelled half-way would leave an unknown process. And in this thread: the
+            # kernel ends the process when the thread ends.
             with blocked(protocol.SIGNALS):
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", PROGRAM],
@@ -92,7 +92,7 @@ class HandlerProcess(asyncio.Protocol):
         return self._pipe_fd >= 0 and self._transport is not None and self._ending is None
 
     def begin(self, claim: Claim) -> asyncio.Future[Outcome | None]:
-        """Run an attempt. The future is always set in the end: by its outcome, or by the death of the process."""
+        """Run an attempt. The future is always set: by its outcome, or when the process dies."""
         assert self._transport is not None
         self._claim = claim
         self._ending = ending = asyncio.get_running_loop().create_future()
@@ -107,8 +107,8 @@ class HandlerProcess(asyncio.Protocol):
             log.debug("process %s is gone and cannot be told to stop", self._process.pid)
 
     def kill(self) -> None:
-        """With what its handler has started, unless that has left its group."""
-        if self.alive:  # while it is not reaped, nobody else can have its number
+        """Kill it, and all processes of its group, which its handler may have started."""
+        if self.alive:  # until it is reaped, its pid cannot be reused
             os.killpg(self._process.pid, signal.SIGKILL)
         if self._pipe_fd >= 0:
             os.close(self._pipe_fd)
@@ -119,13 +119,13 @@ class HandlerProcess(asyncio.Protocol):
             self._socket.close()
 
     async def end(self) -> None:
-        """Kill it, and wait until it is gone: nothing runs any more when the row goes to others."""
+        """Kill it, and wait until it is gone: nothing may run any more when others get the row."""
         self.kill()
         while self.alive:
             await asyncio.sleep(0.001)
 
     async def cause(self) -> str:
-        """How it ended; to be asked when its socket is closed, which is a moment before it is gone."""
+        """How it ended; called when its socket is closed, which is a moment before it is gone."""
         for _ in range(1000):
             if not self.alive:
                 break
@@ -135,14 +135,14 @@ class HandlerProcess(asyncio.Protocol):
             return "closed its connection to the worker"
         code = self._process.returncode
         if code == SHORT:
-            return "had not enough memory, process slots or open files"
+            return "did not have enough memory, process slots or open files"
         if code >= 0:
             return f"ended with exit code {code}"
         return f"was ended by {_SIGNALS.get(-code, f'signal {-code}')}"
 
     @property
     def may_pass(self) -> bool:
-        """Did it end by something that is not of its own doing? By a signal, or for lack of memory."""
+        """Is the cause temporary, such as a signal or a lack of memory, so that a retry may succeed?"""
         code = self._process.returncode
         return code is None or code < 0 or code == SHORT
 
@@ -161,7 +161,7 @@ class HandlerProcess(asyncio.Protocol):
         self._socket.close()
         if not self.ready.done():
             self.ready.set_exception(ProcessDied)
-            self.ready.exception()  # seen, also when nobody waits any more
+            self.ready.exception()  # marked as retrieved, even if nothing waits for it
         if (ending := self._ending) is not None and not ending.done():
             ending.set_exception(ProcessDied)
             ending.exception()
@@ -174,7 +174,7 @@ class HandlerProcess(asyncio.Protocol):
                 self._end(None)
             case protocol.Ask(question):
                 self._answering = asyncio.get_running_loop().create_task(self._answer(question))
-            case protocol.Ready(kinds) if not self.ready.done():  # or nobody waits any more
+            case protocol.Ready(kinds) if not self.ready.done():  # otherwise nothing waits for it
                 self.ready.set_result(kinds)
             case protocol.Refused(problem) if not self.ready.done():
                 self.ready.set_exception(Refused(problem))

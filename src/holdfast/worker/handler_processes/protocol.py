@@ -1,4 +1,4 @@
-"""What a worker and the processes that run handlers for it say to each other: small messages in JSON, in frames."""
+"""The messages between a worker and its handler processes: small, in JSON, each in a frame."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ...model.outcome import Ended as JobEnded
 from ...model.questions import Question
 
 HEAD = 4
-"""Bytes before a message that say how long it is."""
+"""Bytes before a message that hold its length."""
 WORDS = 64 * 1024
 """Most bytes of an error's message, and of its trace; far more than is stored."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""What they mean is the worker's business. A process starts with them blocked."""
+"""The worker decides what these mean. A handler process starts with them blocked."""
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What a new process is told, in its environment."""
+    """What a new process gets, in its environment."""
 
     app: str
     modules: list[str]
-    """To import besides the application's own: those that register handlers."""
+    """To import in addition to the application's module: those that register handlers."""
     path: list[str]
-    """Where the worker looks for modules."""
+    """The worker's `sys.path`."""
     socket_fd: int
     pipe_fd: int
     parent: int
@@ -52,12 +52,12 @@ class Answer(msgspec.Struct, tag=True, frozen=True):
     busy: bool = False
     """Another live attempt is inside the once() block."""
     lost: bool = False
-    """The attempt does not own its job any more; `error` says since when."""
+    """The attempt no longer owns its job; `error` says why."""
     error: str = ""
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """This attempt should end. Comes by the pipe, beside whatever is said on the socket."""
+    """This attempt should stop. Sent through the pipe, independently of the socket."""
 
     id: UUID
     generation: int
@@ -91,7 +91,7 @@ class Ended(msgspec.Struct, tag=True, frozen=True):
 
 
 class GaveIn(msgspec.Struct, tag=True, frozen=True):
-    """It was told to stop, and raised just that."""
+    """It was told to stop, and did."""
 
 
 Down = Run | Answer
@@ -109,7 +109,7 @@ def outcome_of(message: Ended) -> Outcome:
 
 
 def _sayable(outcome: Outcome) -> Outcome:
-    """Words of exceptions may hold what JSON does not, and any number of it."""
+    """The outcome with its texts trimmed: exceptions may hold text of any length, and text that JSON cannot hold."""
     match outcome:
         case AttemptFailed():
             error, message, trace = (trim(words, WORDS) for words in (outcome.error, outcome.message, outcome.trace))
@@ -128,7 +128,7 @@ def frame(message: msgspec.Struct) -> bytes:
 
 
 def take_frames(buffer: bytearray) -> Iterator[bytes]:
-    """The whole messages at the front of the buffer, which keeps the rest."""
+    """Take the complete messages off the front of the buffer."""
     while len(buffer) >= HEAD:
         end = HEAD + int.from_bytes(buffer[:HEAD])
         if len(buffer) < end:

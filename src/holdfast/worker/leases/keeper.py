@@ -1,14 +1,14 @@
-"""The keeper: renews what workers hold, says that they are there, listens for wake-ups, keeps house, fires schedules.
+"""The keeper: renews leases, sends heartbeats, listens for wake-ups, does the housekeeping, and fires schedules.
 
 It runs outside the handlers' process (in the supervisor) or at least outside their event loop (in a thread), on
-connections of its own. It beats into every ledger it keeps, also while the server is away: a worker that sees its
-keeper late stops claiming, and gives up what nobody looked after for a whole lease.
+separate connections. It beats into every ledger, also while the server is away. A worker that sees no beat for a while
+stops claiming, and treats rows that were not renewed for a whole lease as lost.
 
-    server is away      for everyone, and nobody sweeps as soon as it is back: what runs goes on
-    server is silent    perhaps only we are cut off, and others take over: what runs is given up after a lease
-    server refuses us   the same: our role may not write, or not connect, or has too little time
+    server is away      for everyone, and nothing is swept as soon as it is back: running jobs go on
+    server is silent    perhaps only we are cut off, and others take over: running jobs are lost after a lease
+    server rejects us   the same: our role may not write, or not connect, or runs into a timeout
 
-A pooler may hold back what is asked in the first moment of an outage, and refuse the rest. So no call waits for long.
+A pooler may hold back the first calls of an outage, and reject the rest. So no call waits for long.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ log = logging.getLogger("holdfast.keeper")
 
 BATCH = 1000
 BLOCKED = 2.0
-"""Seconds without a sign of its event loop after which a worker is blocked, and what it has not started goes back."""
+"""Seconds without a pulse of its event loop after which a worker counts as blocked, and its rows are recalled."""
 ABSENT = 5.0
-"""Seconds after which it does not count as live, so that others have the buckets it owns; a stopped one at once."""
+"""Seconds after which it does not count as live, so that others get its buckets; a stopped one after BLOCKED."""
 SETTLING = 0.01
-"""Seconds in which a worker that is just starting a row has said so."""
+"""Seconds within which a worker that is just starting a row has marked it as started."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,15 +55,15 @@ class Kept:
     wake: Callable[[], None] = lambda: None
     """Tell it to look for work."""
     stopped: Callable[[], bool] = lambda: False
-    """Is its process suspended? Then nobody renews for it."""
+    """Is its process suspended? Then its leases are not renewed."""
     overdue: Callable[[Held], None] = lambda row: None
-    """A handler is over its time and did not give in."""
+    """A handler is over its timeout and did not stop."""
     drain: Callable[[], None] = lambda: None
-    """Somebody asked for it in the registry."""
+    """Tell it to drain, as the registry asks."""
     register: Callable[[], None] = lambda: None
-    """The registry does not know it: pruned by hand, or restored from a backup."""
+    """Tell it to register again: its entry was deleted by hand, or is missing in a restored backup."""
     recalled: int = 0
-    """When what it had not started was last handed back; 0: not since its loop ran last."""
+    """When its rows were last recalled; 0: not since its loop last ran."""
 
 
 Batch = tuple[Kept, Sequence[Held]]
@@ -94,7 +94,7 @@ class Keeper:
         self._scheduler = Scheduler(database, schedules, occurrences, settings.deadline)
         self._beat_at = 0
         self._news = True
-        """Is there something to say or to be told before the next heartbeat is due?"""
+        """Is a heartbeat needed before the next one is due?"""
         self._absent: set[str] = set()
         self._reported_absent: set[str] = set()
         self.workers: list[Kept] = []
@@ -103,7 +103,7 @@ class Keeper:
         self.renewed = 0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         beside = [
             asyncio.create_task(work(), name=f"holdfast {work.__name__}")
             for work in (self._keep_house, self._beat, self._listen, self._fire_schedules)
@@ -126,7 +126,7 @@ class Keeper:
         return min(1.0, self._settings.lease / 12)
 
     async def _beat(self) -> None:
-        """Apart from the rounds, which a link that went silent can hold up."""
+        """Beat into the ledgers; apart from the rounds, which a silent link can hold up."""
         while True:
             for kept in self.workers:
                 kept.ledger.set_beat(marks.now())
@@ -146,21 +146,21 @@ class Keeper:
             await self.listener.run()
 
     async def _worker_ready(self) -> None:
-        """Until then nobody has checked that this server and its schema are fit."""
+        """Wait for the first worker: it checks the server and its schema."""
         while not any(kept.ledger.name for kept in self.workers):
             await asyncio.sleep(min(0.1, self._tick))
 
     def stir(self) -> None:
-        """A worker falls asleep, or has no room: producers should see it soon."""
+        """Look at the ledgers now: a worker falls asleep or has no room, and producers should see it soon."""
         if self.listener is not None:
             self.listener.stir()
 
     def _hear_news(self) -> None:
-        """Somebody wrote into the registry: heartbeat with the next round, which brings the answer."""
+        """Send a heartbeat with the next round: the registry has changed, or there is something to write."""
         self._news = True
 
     async def round(self) -> None:
-        """Renew what is due, pass on cancellations, say that the workers are there."""
+        """Renew what is due, pass on cancellations, and send heartbeats."""
         now = marks.now()
         held = [(kept, list(kept.ledger.held())) for kept in self.workers]
         due = [batch for kept, rows in held for batch in self._due(kept, rows, now)]
@@ -172,10 +172,10 @@ class Keeper:
                 await self._recall_if_blocked(kept)
             if any(rows for _, rows in held):
                 await self._pass_cancellations()
-            # A round early rather than late: a drain is to be noticed within one interval.
             absent = {kept.ledger.name for kept in self.workers if _is_absent(kept)}
             if absent != self._absent:
                 self._absent, self._news = absent, True
+            # A round early rather than late: a drain must be noticed within one interval.
             beat = self._news or now - self._beat_at > (self._settings.heartbeat - self._tick) * 1e9
             if beat:
                 self._news = False
@@ -191,7 +191,7 @@ class Keeper:
             self._news = True
 
     def _due(self, kept: Kept, rows: Sequence[Held], now: int) -> list[Batch]:
-        """What is to be renewed of these rows."""
+        """The rows to renew now, in batches."""
         if kept.stopped():
             return []
         due = []
@@ -201,7 +201,7 @@ class Keeper:
             if row.stage == marks.RUNNING and row.kill_at and row.kill_at < now:
                 kept.overdue(row)
             elif now - row.renewed > self._settings.lease * 1e9:
-                # Nobody looked after it for a whole lease: we or it were stopped, or cut off. Late is lost.
+                # Not renewed for a whole lease: we or the worker were stopped, or cut off. Late is lost.
                 self._lose(kept, row)
             elif now - row.renewed > self._settings.renew_every * 1e9:
                 due.append(row)
@@ -224,14 +224,14 @@ class Keeper:
                 self._lose(kept, row)
 
     def _outlast(self, error: Unreachable, due: Sequence[Batch]) -> None:
-        """The server is away; for everyone, if it says so, and then whoever holds a row goes on with it."""
+        """Handle an outage. If the server is away for everyone, holders may go on with their rows."""
         if error.alone or not due:
             self._availability.failed(error, rows=_size(due))
         else:
             self._put_off(due, error)
 
     def _put_off(self, due: Sequence[Batch], error: Exception) -> None:
-        """Looked after, but not renewed: due again at once."""
+        """Count these rows as renewed a moment ago, so that they are not lost, but are due again at once."""
         self._availability.failed(error, rows=_size(due))
         at = marks.now() - int(self._settings.renew_every * 1e9)
         for kept, rows in due:
@@ -244,9 +244,9 @@ class Keeper:
             kept.read_notices()
 
     async def _recall_if_blocked(self, kept: Kept) -> None:
-        """Hand back what a worker has claimed and not started, if its event loop does not run: others can.
+        """Hand back what a worker has claimed and not started, if its event loop does not run.
 
-        Also rows of which only the server knows: the answer to their claim waits for the loop.
+        This includes rows that only the server knows about: the answer to their claim waits for the loop.
         """
         if kept.ledger.silence < BLOCKED:
             kept.recalled = 0

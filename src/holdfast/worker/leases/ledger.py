@@ -1,12 +1,12 @@
-"""The ledger: what a worker process holds, in memory that its keeper can read without its help.
+"""The ledger: the rows that a worker process holds, in memory that its keeper can read without its help.
 
     header   the keeper's last beat, its flags and its last recall; whether the worker sleeps, when its loop last ran,
              its id, whether suspects wait, its counters
-    slots    stage, notice, id, generation, when the lease was last looked after, when the process must be ended
+    slots    stage, notice, id, generation, when the lease was last renewed, when the process must be killed
 
-The worker writes everything but `notice`, `renewed` and the keeper's part of the header. A slot's stage is written last
-when it is filled and first when it is emptied, and the keeper reads it before and after the rest, so a torn read is
-noticed. Times are of CLOCK_BOOTTIME: they go on while the machine sleeps, and are the same in every process.
+The worker writes everything except `notice`, `renewed` and the keeper's part of the header. A slot's stage is written
+last when it is filled and first when it is freed, and the keeper reads it before and after the rest, so it notices a
+torn read. Times are of CLOCK_BOOTTIME: it goes on while the machine is suspended, and is the same in every process.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ FREE, HELD, RUNNING, ENDED = range(4)
 NONE, LOST, CANCELLED, RECALLED = range(4)
 """The keeper's notices about a row."""
 BUSY, AWAKE, ASLEEP, DEAF = range(4)
-"""Of a worker: it has no room and will not look for work; it looks again in a moment; it has room and sleeps; the same,
-but it was called in vain and answers a call a little later."""
+"""The states of a worker: it has no room; it polls again in a moment; it has room and sleeps; the same, but its last
+wake-up found nothing, and it reacts to the next one a little later."""
 CALLED_FOR, AWAKE_HERE = 1, 2
-"""What producers see: somebody here is asleep and wants to be called; somebody here is awake, so nobody is called."""
+"""What producers see: a worker here sleeps and wants to be woken; a worker here is awake, so none needs to be woken."""
 
 LATE: Final = 100_000_000
-"""Nanoseconds after the time of its next look after which a worker counts as kept from it."""
+"""Nanoseconds after the time of its next poll after which a worker counts as busy: something blocks its loop."""
 
 CAPACITY: Final = 4096
 _HEADER: Final = 512
@@ -69,13 +69,13 @@ except AttributeError:  # pragma: no cover - not on Linux
 
 
 def now() -> int:
-    """Nanoseconds; goes on while the machine sleeps."""
+    """Nanoseconds; goes on while the machine is suspended."""
     return time.clock_gettime_ns(_CLOCK)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One row in flight, as the keeper sees it."""
+    """One row that the worker holds, as the keeper sees it."""
 
     slot: int
     stage: int
@@ -92,7 +92,7 @@ class Held:
 
 
 class Ledger:
-    """Both sides of it. `fd` is handed to the worker process; None shares within one process."""
+    """Both sides of the ledger. `fd` is passed to the worker process; None: shared within one process."""
 
     def __init__(self, fd: int | None = None) -> None:
         self._map = mmap.mmap(fd, _SIZE) if fd is not None else mmap.mmap(-1, _SIZE)
@@ -116,11 +116,11 @@ class Ledger:
 
     @property
     def room(self) -> int:
-        """How many more rows can be held."""
+        """How many more rows fit."""
         return len(self._free)
 
     def hold(self, id: UUID, generation: int, at: int) -> int:
-        """Note a claimed row; `at` is when its claim was sent."""
+        """Add a claimed row; `at` is when its claim was sent."""
         slot = self._free.pop()
         base = _HEADER + slot * _SLOT
         _BODY.pack_into(self._map, base + _AT_BODY, id.bytes, generation, at, 0)
@@ -139,7 +139,7 @@ class Ledger:
         self._map[base] = ENDED
 
     def put_back(self, slot: int) -> None:
-        """It is to be handed back as if it had not started; whoever finds it like this hands it back so."""
+        """Mark it as not started: it is about to be handed back, by this worker or by its supervisor."""
         self._map[_HEADER + slot * _SLOT] = HELD
 
     def free(self, slot: int) -> None:
@@ -150,7 +150,7 @@ class Ledger:
         return self._map[_HEADER + slot * _SLOT + 1]
 
     def expired(self, slot: int, lease: float) -> bool:
-        """Has nobody looked after this lease for longer than it lasts?"""
+        """Was this lease not renewed for longer than it lasts?"""
         renewed: int = _NUMBER.unpack_from(self._map, _HEADER + slot * _SLOT + _AT_RENEWED)[0]
         return now() - renewed > lease * 1e9
 
@@ -159,31 +159,31 @@ class Ledger:
         self._map[_AT_NAME : _AT_NAME + _NAME] = data.ljust(_NAME, b"\0")
 
     def set_state(self, state: int, look_in: float = 0.0, room: int = 0) -> None:
-        """BUSY, or another state with the seconds until the next look for work, and for how many rows there is room."""
+        """Set the state, the seconds until the next poll, and for how many rows there is room."""
         _NUMBER.pack_into(self._map, _AT_LOOK, now() + int(look_in * 1e9))
         _NUMBER.pack_into(self._map, _AT_ROOM, room)
         self._map[_AT_STATE] = state
 
     @property
     def reachable(self) -> bool:
-        """Would a producer that brings work call this host now?"""
+        """Would a producer wake this host now?"""
         return self._map[_AT_FLAGS] == CALLED_FOR
 
     @property
     def awake_here(self) -> bool:
-        """Do producers call nobody, because somebody of this host is awake?"""
+        """Do producers wake no worker, because one of this host is awake?"""
         return bool(self._map[_AT_FLAGS] & AWAKE_HERE)
 
     def pulse(self) -> None:
-        """The event loop runs."""
+        """Note that the event loop runs."""
         _NUMBER.pack_into(self._map, _AT_PULSE, now())
 
     def recalled(self, at: int) -> bool:
-        """Has the keeper handed back what was claimed by a call of that time, as far as it had not started?"""
+        """Has the keeper handed back the rows of a claim that was sent then, as far as they had not started?"""
         return bool(at <= _NUMBER.unpack_from(self._map, _AT_RECALL)[0])
 
     def set_suspects(self, wait: bool) -> None:
-        """Do suspects wait that this worker does not take? The supervisor takes the answer back when it has acted."""
+        """Do suspects wait that this worker does not take? The supervisor resets this when it has acted."""
         self._map[_AT_SUSPECTS] = wait
 
     def count(self, name: str, value: int) -> None:
@@ -191,7 +191,7 @@ class Ledger:
 
     @property
     def beat(self) -> int:
-        """When the keeper last went round; 0 before its first."""
+        """When the keeper last beat; 0 before its first beat."""
         return int(_NUMBER.unpack_from(self._map, _AT_BEAT)[0])
 
     # The keeper's side
@@ -203,18 +203,18 @@ class Ledger:
         self._map[_AT_FLAGS] = flags
 
     def recall(self) -> None:
-        """Nothing that was claimed until now starts any more."""
+        """Note a recall: rows that were claimed before now do not start any more."""
         _NUMBER.pack_into(self._map, _AT_RECALL, now())
 
     @property
     def silence(self) -> float:
-        """Seconds since the worker's loop ran last; 0 before it ran at all."""
+        """Seconds since the worker's loop last ran; 0 before its first run."""
         pulse: int = _NUMBER.unpack_from(self._map, _AT_PULSE)[0]
         return (now() - pulse) / 1e9 if pulse else 0.0
 
     @property
     def room_left(self) -> int:
-        """For how many rows the worker had room when it last said whether it sleeps."""
+        """For how many rows the worker had room when it last set its state."""
         return int(_NUMBER.unpack_from(self._map, _AT_ROOM)[0])
 
     @property
@@ -223,7 +223,7 @@ class Ledger:
 
     @property
     def state(self) -> int:
-        """BUSY until it has looked for the first time, and while it is late: something keeps its loop from looking."""
+        """Its state; BUSY before its first poll, and while its next poll is late: something blocks its loop."""
         state = self._map[_AT_STATE]
         late = state != BUSY and now() - _NUMBER.unpack_from(self._map, _AT_LOOK)[0] > LATE
         return BUSY if late else state
@@ -237,7 +237,7 @@ class Ledger:
         return {name: int(_NUMBER.unpack_from(self._map, _AT_COUNTERS + 8 * n)[0]) for n, name in enumerate(COUNTERS)}
 
     def held(self) -> Iterator[Held]:
-        """Every row in flight."""
+        """Every row that the worker holds."""
         for slot in range(CAPACITY):
             base = _HEADER + slot * _SLOT
             stage = self._map[base]

@@ -1,1 +1,1 @@
-"""Wake-ups: one listener per host hears that work came and calls workers that sleep."""
+"""Wake-ups: one listener per host hears that work has arrived, and wakes workers that sleep."""

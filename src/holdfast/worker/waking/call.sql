@@ -1,4 +1,4 @@
--- Work may wait in these queues for which nobody was called: call whoever sleeps.
+-- Wake workers that sleep: work may wait in these queues for which no worker was woken.
 -- Takes    $1 queues.
--- Returns  whether somebody is called, for each.
+-- Returns  for each queue, whether a wake-up is sent.
 select holdfast.wake(q.name) from pg_catalog.unnest($1::text[]) as q (name)

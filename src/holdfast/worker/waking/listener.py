@@ -1,19 +1,19 @@
-"""The listener: one host's ears, and the flags by which producers see whether anybody sleeps.
+"""The listener: receives wake-ups for one host, and holds the flags that show producers whether a worker sleeps.
 
-    producer ── commit ─▶ NOTIFY ─▶ listener ─▶ as many workers that sleep as there is work for: look now
-        └── tests: asleep and nobody awake? ◀── flags, held as shared advisory locks by the listener's session
+    producer ── commit ─▶ NOTIFY ─▶ listener ─▶ as many workers that sleep as there is work for: poll now
+        └── tests: asleep and none awake? ◀── flags, held as shared advisory locks by the listener's session
 
-Only a hint: whatever is lost here is found by polling. So the listener may be late, deaf or gone, and says so.
+Wake-ups are only hints: polling finds what is lost here. So the listener may be late, deaf or gone, and reports it.
 
-The flags follow what the workers' ledgers say. "Asleep" is raised at once, and lowered when nobody has slept for a
-while: a worker that is called every few milliseconds keeps it up. "Awake" is raised when somebody was awake at every
-look for a while, and lowered at once when a worker says that it is not. The ledgers show which are up: between its last
-look and the moment in which producers can see that it wants to be called, work may have come for which nobody called,
-so a worker looks often until then.
+The flags follow the states in the workers' ledgers. "Asleep" is raised at once, and lowered when no worker has slept
+for a while: a worker that is woken every few milliseconds keeps it up. "Awake" is raised when a worker was awake at
+every look for a while, and lowered at once when a worker reports that it is not. The ledgers show which flags are up:
+between a worker's last poll and the moment in which producers can see that it wants to be woken, work may have arrived
+without a wake-up, so a worker polls often until then.
 
-While nothing changes, nothing is sent but the probe: a notification to itself, since a LISTEN can die in silence (a
-pooler, a link that is half open). A session that sends nothing for two probes is ended by the server, so that a host
-that vanished leaves no flag up.
+While nothing changes, nothing is sent except the probe: a notification to itself, because a LISTEN can fail silently (a
+pooler, a half-open link). The server ends a session that sends nothing for two probes, so that a host that vanished
+leaves no flag up.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 PROBE_EVERY = 30.0
 PROBE_WITHIN = 5.0
 NOBODY_SLEPT, SOMEBODY_AWAKE = 0.1, 0.05
-"""Seconds for which every look must have seen so, before producers are told."""
+"""Seconds for which every look must have seen this before a flag changes."""
 BRISK, CALM = 0.025, 0.25
-"""Seconds between two looks at the ledgers: while anything moves, and while all sleep."""
+"""Seconds between two looks at the ledgers: while anything changes, and while all workers sleep."""
 AFTERWARDS = 0.003
-"""Seconds that pass after a wake-up before the listener does anything else: the worker may need the core it runs on."""
+"""Seconds after a wake-up before the listener does anything else: the worker may need its CPU core."""
 
 Flag = tuple[str, str]
 """A state, asleep or awake, and a queue."""
 
 
 class Deaf(Exception):
-    """The session answers, or seems to, and notifications do not come."""
+    """The session answers, or seems to, but notifications do not arrive."""
 
 
 class Listener:
@@ -65,7 +65,7 @@ class Listener:
         self._queues = list(queues)
         self._workers = workers
         self._news = news
-        """Called when the registry has news for workers, or we for the registry."""
+        """Called when the registry has changed, or the registry should learn whether this host listens."""
         self._occurrences = occurrences
         self._availability = Availability(Part.WAKE_UPS, occurrences)
         self.listening = False
@@ -76,19 +76,19 @@ class Listener:
         self._echo: tuple[str, asyncio.Future[None]] | None = None
         self._stirred = asyncio.Event()
         self._told = False
-        """Has a worker said that its ledger has news?"""
+        """Has a worker reported that its ledger has changed?"""
         self._jobs = 0
-        """Of which was heard, and for which nobody has been called yet."""
+        """Jobs that were announced, and for which no worker was woken yet."""
         self._called: list[Kept] = []
-        """Who was called in the last moment."""
+        """Workers that were woken in the last moment."""
         self._spare = 0
-        """How many more jobs those have room for."""
+        """For how many more jobs these have room."""
         self._stopped: set[Kept] = set()
-        """Who stood still when it was called."""
+        """Workers whose process was stopped when they were woken."""
         self._turn = 0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
                 await self._listen()
@@ -99,7 +99,7 @@ class Listener:
                 await asyncio.sleep(PROBE_EVERY if deaf else backoff(self._availability.failures))
 
     async def _listen(self) -> None:
-        """One session, to its end."""
+        """Run one session to its end."""
         connection = await self._database.connect("listen")
         self._up = set()
         try:
@@ -140,14 +140,14 @@ class Listener:
         raise Unreachable("the listener's connection ended")
 
     def stir(self) -> None:
-        """A worker's ledger says something new: look at it now."""
+        """Look at the ledgers now: a worker's state has changed."""
         self._told = True
         self._stirred.set()
 
     # The flags
 
     def _watch(self) -> float:
-        """Look at the ledgers; how long until the next look?"""
+        """Look at the ledgers; return the seconds until the next look."""
         self._stopped = {kept for kept in self._stopped if kept.stopped()}
         states = {kept.ledger.state for kept in self._workers}
         now = time.monotonic()
@@ -167,10 +167,10 @@ class Listener:
             for queue in self._queues
         }
         if wanted == self._up:
-            self._show(self._flags(self._up))  # to those that are new
+            self._show(self._flags(self._up))  # to new workers
             return
         before = self._flags(self._up)
-        self._show(self._flags(self._up & wanted) | before & marks.AWAKE_HERE)  # what is lowered is hidden first
+        self._show(self._flags(self._up & wanted) | before & marks.AWAKE_HERE)  # a flag is hidden before it is lowered
         changes = [(*flag, True) for flag in sorted(wanted - self._up)]
         changes += [(*flag, False) for flag in sorted(self._up - wanted)]
         rows = await connection.fetch(
@@ -179,7 +179,7 @@ class Listener:
         for state, queue, up, done in rows:
             if not up:
                 self._up.discard((state, queue))
-            elif done:  # else a producer was asking at that moment: next time
+            elif done:  # otherwise a producer was just testing it: next time
                 self._up.add((state, queue))
         after = self._flags(self._up)
         self._show(after)
@@ -187,7 +187,7 @@ class Listener:
             await self._call_others(connection)
 
     def _flags(self, up: set[Flag]) -> int:
-        """As the ledgers show them."""
+        """The flags as the ledgers show them."""
         called_for = all(("asleep", queue) in up for queue in self._queues)
         awake_here = any(state == "awake" for state, _ in up)
         return marks.CALLED_FOR * called_for | marks.AWAKE_HERE * awake_here
@@ -197,13 +197,13 @@ class Listener:
             kept.ledger.set_flags(flags)
 
     async def _call_others(self, connection: Connection) -> None:
-        """Nobody is awake or asleep here any more, and producers relied on us: call whoever sleeps on other hosts."""
+        """Wake workers on other hosts: producers relied on this one, and none is awake or asleep here any more."""
         await connection.fetch(self._database.sql("worker/waking", "call"), self._queues, timeout=PROBE_WITHIN)
 
     # Hearing
 
     async def _probe(self, connection: Connection) -> None:
-        """Notify ourselves."""
+        """Notify ourselves, and wait until it arrives. Raises `Deaf`."""
         token = secrets.token_hex(4)
         self._echo = token, asyncio.get_running_loop().create_future()
         try:
@@ -230,19 +230,19 @@ class Listener:
                 self._hear_of(int(jobs))
 
     def _hear_of(self, jobs: int) -> None:
-        """Work came. What is heard in one read is called for together: all of it came before the looks that follow."""
+        """Note new jobs. All of one read are handled together: they came before the polls that follow."""
         if not self._jobs:
             asyncio.get_running_loop().call_soon(self._call)
         self._jobs += jobs
 
     def _call(self) -> None:
-        """Call as many sleepers as have room for the work that came; who was called a moment ago may have some left."""
+        """Wake as many workers as have room for the new jobs; those woken a moment ago may have room left."""
         jobs, self._jobs = self._jobs, 0
         if not jobs:
             return
         if self._called and jobs <= self._spare:
             self._spare -= jobs
-            self._called[-1].wake()  # once more: its look may have begun before this
+            self._called[-1].wake()  # once more: its poll may have begun before this
             return
         left = jobs - self._spare
         while left > 0 and (kept := self._next_sleeper()) is not None:
@@ -251,7 +251,7 @@ class Listener:
         self._spare = max(0, -left)
 
     def _next_sleeper(self) -> Kept | None:
-        """One that sleeps, in turn; if nobody is called yet, else one that is awake, which then looks once more."""
+        """The next worker that sleeps; if none was woken yet, also one that is awake, which then polls once more."""
         self._turn += 1
         turn = self._turn % max(1, len(self._workers))
         passed = {*self._called, *self._stopped}
@@ -265,12 +265,12 @@ class Listener:
     def _wake(self, kept: Kept) -> None:
         self.wakes += 1
         if not self._called:
-            asyncio.get_running_loop().call_later(AFTERWARDS, self._look_after)
+            asyncio.get_running_loop().call_later(AFTERWARDS, self._check_woken)
         self._called.append(kept)
         kept.wake()
 
-    def _look_after(self) -> None:
-        """A moment after somebody was called: who stands still did not hear it."""
+    def _check_woken(self) -> None:
+        """A moment after a wake-up: wake others in place of workers whose process is stopped."""
         self._stirred.set()
         stopped = {kept for kept in self._called if kept.stopped()}
         self._called.clear()
@@ -281,7 +281,7 @@ class Listener:
 
 
 class _Settled:
-    """A fact, believed when all looks of so many seconds agreed on it, or at once if so asked."""
+    """A value that changes when all looks within `seconds` agreed on it, or at once if asked."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -289,7 +289,7 @@ class _Settled:
         self._since: float | None = None
 
     def see(self, value: bool, now: float, at_once: bool) -> bool:
-        """Is what is seen now what is believed?"""
+        """Note what is seen now; return whether it is the current value."""
         if value == self.value:
             self._since = None
         elif at_once or (self._since is not None and now - self._since >= self._seconds):

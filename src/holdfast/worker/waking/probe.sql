@@ -1,3 +1,3 @@
--- Notify the session that asks, to try its ears.
+-- Notify ourselves, to check that notifications arrive.
 -- Takes    $1 token.
 select pg_notify(holdfast.channel(), '?' || $1)

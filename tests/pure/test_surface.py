@@ -10,8 +10,8 @@ import holdfast
 NAMES = {
     "Cancelled", "ConfigurationError", "Contended", "Context", "EmbeddedWorker", "EnqueueOptions", "Fail", "Holdfast",
     "HoldfastError", "IdempotencyConflict", "InvalidInput", "InvalidPayload", "Job", "JobState", "LeaseLost", "Limits",
-    "NewJob", "NotFound", "NotInTransaction", "SchemaError", "Snooze", "Task", "TaskOptions", "Timeout", "TxContext",
-    "Unreachable", "UnsafeServer", "WorkerOptions", "__version__", "substream",
+    "NewJob", "NotFound", "NotInTransaction", "ScheduleOptions", "ScheduleState", "SchemaError", "Snooze", "Task",
+    "TaskOptions", "Timeout", "TxContext", "Unreachable", "UnsafeServer", "WorkerOptions", "__version__", "substream",
 }  # fmt: skip
 
 

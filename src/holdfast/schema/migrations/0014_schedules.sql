@@ -1,5 +1,4 @@
 -- Schedules: jobs that are enqueued by the clock. Workers fire them; see src/holdfast/schedules.
--- Compatible from 12
 
 create table holdfast.schedules (
     name      text collate "C" primary key,

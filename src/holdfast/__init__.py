@@ -23,9 +23,10 @@ from .errors import (
 )
 from .job import Job
 from .making import EnqueueOptions
+from .model.backoff import Backoff
 from .model.keys import substream
 from .model.limits import Limits
-from .model.outcome import Fail, Snooze
+from .model.outcome import Fail, Retry, Snooze
 from .model.terms import NewJob
 from .schedules.operating import ScheduleState
 from .scheduling import ScheduleOptions
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .worker.embedded import EmbeddedWorker
 
 __all__ = [
+    "Backoff",
     "Cancelled",
     "ConfigurationError",
     "Contended",
@@ -57,6 +59,7 @@ __all__ = [
     "NewJob",
     "NotFound",
     "NotInTransaction",
+    "Retry",
     "ScheduleOptions",
     "ScheduleState",
     "SchemaError",

@@ -14,6 +14,7 @@ import msgspec
 
 from .context import Context, Handler, TxContext
 from .errors import ConfigurationError, InvalidInput, InvalidPayload
+from .model.backoff import Backoff, RetryFunction, policy
 from .model.durations import Duration, seconds
 from .model.limits import PRIORITIES, check_flag, check_int, check_name
 
@@ -55,7 +56,23 @@ class Definition:
     decoder: msgspec.json.Decoder[msgspec.Struct]
     ordered: bool | None = None
     skips: bool | None = None
+    retry: Backoff | None = None
+    max_snoozes: int | None = None
+    make_key: Callable[..., str] | None = None
+    key_names: tuple[str, ...] = ()
+    """The arguments that `make_key` takes."""
     upcasts: dict[int, Upcast] = field(default_factory=dict)
+
+    @property
+    def app(self) -> str:
+        """The package that declares it."""
+        return (getattr(self.function, "__module__", None) or "").partition(".")[0]
+
+    @property
+    def argument_types(self) -> dict[str, str]:
+        """Of its arguments, by name."""
+        fields = msgspec.structs.fields(self.arguments)
+        return {each.name: _type_name(each.type) for each in fields if each.name != "type_"}
 
     @property
     def stoppable(self) -> bool:
@@ -107,6 +124,12 @@ class TaskOptions(typing.TypedDict, total=False):
     ('skip')."""
     process: bool
     """Run it in a separate process, for work that keeps a core busy or may crash."""
+    retry: Backoff | RetryFunction | None
+    """When a failed attempt is retried, and when not; None: the installation's backoff."""
+    max_snoozes: int | None
+    """How often its handler may snooze a job, before it becomes a dead letter; None: as the settings say, 1,000."""
+    key: Callable[..., str] | None
+    """Makes the key of a job from its arguments: `key=lambda order_id: f"order:{order_id}"`."""
 
 
 def define(
@@ -121,6 +144,9 @@ def define(
     ordered: bool | None = None,
     on_failure: OnFailure | None = None,
     process: bool = False,
+    retry: Backoff | RetryFunction | None = None,
+    max_snoozes: int | None = None,
+    key: Callable[..., str] | None = None,
 ) -> Definition:
     """Read a handler's signature; reject what cannot be stored or called later."""
     _check_function(function)
@@ -156,7 +182,26 @@ def define(
         decoder=msgspec.json.Decoder(arguments, dec_hook=_from_plain),
         ordered=check_flag("ordered", ordered),
         skips=skips(on_failure),
+        retry=policy(retry),
+        max_snoozes=check_int("max_snoozes", max_snoozes, 0, 2**31 - 1) if max_snoozes is not None else None,
+        make_key=key,
+        key_names=_key_names(kind, key, names),
     )
+
+
+def _key_names(kind: str, key: Callable[..., str] | None, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Which of the arguments the function takes that makes a job's key."""
+    if key is None:
+        return ()
+    if not callable(key):
+        raise ConfigurationError(f"{kind}: key: expected a function of the arguments, got {key!r}")
+    wanted = tuple(inspect.signature(key).parameters)
+    if unknown := [name for name in wanted if name not in names]:
+        raise ConfigurationError(
+            f"{kind}: key: its function takes {unknown[0]!r}, which is no argument of the task; expected some of "
+            f"{', '.join(names) or 'none'}"
+        )
+    return wanted
 
 
 def _runs(kind: str, is_async: bool, context: type[Context] | None, process: bool) -> Runs:
@@ -217,6 +262,10 @@ def _arguments_type(kind: str, parameters: Sequence[inspect.Parameter], hints: d
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"{kind}: its parameters cannot be stored as JSON: {error}") from None
     return struct
+
+
+def _type_name(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
 
 
 def _same(value: Any) -> Any:

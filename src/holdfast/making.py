@@ -58,6 +58,13 @@ class Maker:
         self._options = options
         self._terms = self._make_terms()
         self._key = self._checked_key("key")
+        self._derives_key = definition.make_key is not None
+        if definition.ordered and self._key is None and not self._derives_key:
+            raise InvalidInput(
+                "key",
+                f"{definition.kind} is ordered, and order holds within a key: pass key='…', or let the task make it: "
+                "@hf.task(ordered=True, key=lambda order_id: f'order:{order_id}')",
+            )
         self._idempotency_key = self._checked_key("idempotency_key")
         self._id = options.get("id")
         if self._id is not None and not isinstance(self._id, UUID):
@@ -99,11 +106,18 @@ class Maker:
     def _make(self, id: UUID, arguments: dict[str, Any], idempotency_key: str | None) -> NewJob:
         text = payloads.encode(self._definition.kind, arguments, self._limits)
         try:
-            self._definition.decoder.decode(text)
+            decoded = self._definition.decoder.decode(text)
         except msgspec.ValidationError as error:
             message, _, path = str(error).partition(" - at `$.")
             raise InvalidPayload(path.rstrip("`") or "payload", message) from None
-        return NewJob(self._terms, id, text, self._key, idempotency_key, self._id is not None)
+        key = self._key if self._key is not None or not self._derives_key else self._derive_key(decoded)
+        return NewJob(self._terms, id, text, key, idempotency_key, self._id is not None)
+
+    def _derive_key(self, arguments: msgspec.Struct) -> str:
+        task = self._definition
+        assert task.make_key is not None
+        key = task.make_key(**{name: getattr(arguments, name) for name in task.key_names})
+        return check_key("key", key, self._limits)
 
     def _make_terms(self) -> Terms:
         options, task = self._options, self._definition

@@ -18,7 +18,7 @@ Arguments = Callable[[UUID, int, int, str], tuple[Any, ...]]
 WORKERS_STATEMENTS: dict[str, Arguments] = {
     "complete": lambda id, generation, fence, worker: ([id], [generation], ["1"], [None], [None], worker),
     "fail": lambda id, generation, fence, worker: ([id], [generation], ["e"], ["{}"], [None], [False], [False], worker),
-    "snooze": lambda id, generation, fence, worker: ([id], [generation], [1.0], worker),
+    "snooze": lambda id, generation, fence, worker: ([id], [generation], [1.0], [True], worker),
     "hand_back": lambda id, generation, fence, worker: ([id], [generation], worker),
     "renew": lambda id, generation, fence, worker: ([id], [generation], worker, 90.0),
     # The keeper's word about a whole process: it names no generation, since it means all of them.

@@ -119,7 +119,9 @@ HOT: dict[str, Expected] = {
     "inbox/fail": Expected(
         {}, [(IDS, GENERATIONS, NOTHING, NOTHING, [None], [False], [False], "w1")], functions=["when f.crashed then"]
     ),
-    "inbox/snooze": Expected(PKEY, [(IDS, GENERATIONS, [1.0] * len(IDS), "w1")], follows_its_ids=True),
+    "inbox/snooze": Expected(
+        PKEY, [(IDS, GENERATIONS, [1.0] * len(IDS), [True] * len(IDS), "w1")], follows_its_ids=True
+    ),
     "inbox/renew": Expected(PKEY, [(IDS, GENERATIONS, "w1", 90.0)], sorts=True),
     "inbox/hand_back": Expected(PKEY, [(IDS, GENERATIONS, "w1")], sorts=True),
     # Once per death of a worker, what is in flight.

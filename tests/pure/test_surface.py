@@ -8,10 +8,11 @@ from pathlib import Path
 import holdfast
 
 NAMES = {
-    "Cancelled", "ConfigurationError", "Contended", "Context", "EmbeddedWorker", "EnqueueOptions", "Fail", "Holdfast",
-    "HoldfastError", "IdempotencyConflict", "InvalidInput", "InvalidPayload", "Job", "JobState", "LeaseLost", "Limits",
-    "NewJob", "NotFound", "NotInTransaction", "ScheduleOptions", "ScheduleState", "SchemaError", "Snooze", "Task",
-    "TaskOptions", "Timeout", "TxContext", "Unreachable", "UnsafeServer", "WorkerOptions", "__version__", "substream",
+    "Backoff", "Cancelled", "ConfigurationError", "Contended", "Context", "EmbeddedWorker", "EnqueueOptions", "Fail",
+    "Holdfast", "HoldfastError", "IdempotencyConflict", "InvalidInput", "InvalidPayload", "Job", "JobState",
+    "LeaseLost", "Limits", "NewJob", "NotFound", "NotInTransaction", "Retry", "ScheduleOptions", "ScheduleState",
+    "SchemaError", "Snooze", "Task", "TaskOptions", "Timeout", "TxContext", "Unreachable", "UnsafeServer",
+    "WorkerOptions", "__version__", "substream",
 }  # fmt: skip
 
 
@@ -31,7 +32,9 @@ def test_each_says_what_it_is() -> None:
 
 def test_errors_are_one_tree() -> None:
     raised = [value for value in vars(holdfast).values() if isinstance(value, type) and issubclass(value, Exception)]
-    errors = [value for value in raised if value not in (holdfast.Fail, holdfast.Snooze)]  # endings, no errors
+    errors = [
+        value for value in raised if value not in (holdfast.Fail, holdfast.Retry, holdfast.Snooze)
+    ]  # endings, no errors
     assert all(issubclass(error, holdfast.HoldfastError) for error in errors)
     assert issubclass(holdfast.InvalidInput, ValueError)
     drawn = sys.modules["holdfast.errors"].__doc__ or ""

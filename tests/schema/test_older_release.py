@@ -29,17 +29,22 @@ hf = Holdfast()
 @hf.task(ordered=True)
 async def note(n: int) -> int:
     return n
+
+
+@hf.task
+async def free(n: int) -> int:
+    return n
 """
 PRODUCER = """
 import asyncio
-from shop import hf, note
+from shop import free, hf, note
 
 async def main() -> None:
     await note.options(key="a").enqueue(1)
     await note.options(idempotency_key="i", key="a").enqueue(2)
-    await note.enqueue_many([{"n": n} for n in range(3)])
-    await note.enqueue_many([{"n": n} for n in range(600)])
-    await hf.enqueue_many([note.job(4), note.options(key="b").job(5)])
+    await note.options(key="c").enqueue_many([{"n": n} for n in range(3)])
+    await free.enqueue_many([{"n": n} for n in range(600)])
+    await hf.enqueue_many([note.options(key="e").job(4), note.options(key="b").job(5)])
     await hf.close()
 
 asyncio.run(main())

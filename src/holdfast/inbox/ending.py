@@ -123,9 +123,16 @@ async def _fail(runner: Runner, endings: Sequence[tuple[H, AttemptFailed]], repo
 async def _snooze(runner: Runner, endings: Sequence[tuple[H, Snoozed]], report: Report[H]) -> None:
     ids, generations = _holds(held for held, _ in endings)
     delays = [snoozed.seconds for _, snoozed in endings]
-    rows = await runner.run("inbox", "snooze", ids, generations, delays, endings[0][0].worker)
-    report.snoozed += len(rows)
-    _note_lost((held for held, _ in endings), [row[0] for row in rows], report)
+    counted = [snoozed.counted for _, snoozed in endings]
+    rows = await runner.run("inbox", "snooze", ids, generations, delays, counted, endings[0][0].worker)
+    statuses = {row[0]: row[1] for row in rows}
+    for held, _ in endings:
+        match statuses.get(held.id):
+            case "dead_letter":
+                report.dead.append((held, "SnoozeLimit: the handler has snoozed this job as often as it may"))
+            case "pending":
+                report.snoozed += 1
+    _note_lost((held for held, _ in endings), statuses, report)
 
 
 async def _hand_back(runner: Runner, held: Sequence[H], report: Report[H]) -> None:

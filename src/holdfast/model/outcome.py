@@ -1,7 +1,7 @@
 """How an attempt ends.
 
 A handler returns a result (completed), `Snooze(delay)` (run again later; costs no attempt) or `Fail(reason)` (failed
-permanently); the last two can also be raised. Any other exception is a failed attempt.
+permanently); the last two can also be raised. `Retry(delay)` and any other exception are failed attempts.
 
 What the worker makes of that is an `Outcome`, and each has one statement (inbox/ending.py):
 
@@ -62,6 +62,21 @@ class Fail(_Ending):
         self.reason = reason
 
 
+class Retry(_Ending):
+    """Fail this attempt, and run the next one after exactly `delay`. Raise it; it costs an attempt.
+
+    What a handler with a `TxContext` wrote is rolled back. Without attempts left, the job becomes a dead letter.
+    """
+
+    __match_args__ = ("delay", "reason")
+
+    def __init__(self, delay: Duration, reason: str = "the handler asked for a retry") -> None:
+        seconds(delay, "Retry.delay")
+        super().__init__(delay, reason)
+        self.delay = delay
+        self.reason = reason
+
+
 @dataclass(frozen=True, slots=True)
 class Completed:
     result: str | None = None
@@ -75,6 +90,8 @@ DONE = Completed()
 @dataclass(frozen=True, slots=True)
 class Snoozed:
     seconds: float
+    counted: bool = False
+    """Did the handler ask for it? A job may be snoozed so often only (`max_snoozes`)."""
 
 
 class Final(StrEnum):

@@ -160,7 +160,8 @@ class Handlers:
         except BaseException as error:
             if context.stopping and isinstance(error, (Cancelled, Timeout)):
                 return protocol.GaveIn()
-            return protocol.ended(raised(error))
+            known = self._definitions.get(claim.kind)
+            return protocol.ended(raised(error, claim.attempt, known.retry if known is not None else None))
         finally:
             with self._asking:
                 self._context = None

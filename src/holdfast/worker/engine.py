@@ -15,10 +15,12 @@ from typing import Any
 
 from ..db.link import Link
 from ..db.safety import check_server
+from ..definitions import Definition
 from ..errors import ConfigurationError, Contended, Unreachable
 from ..inbox import ending
 from ..inbox.claim import Known
 from ..inbox.claimer import Claimer
+from ..kinds.declare import Declared, declare
 from ..model.occurrences import Occurrences
 from ..ownership import members
 from ..ownership.shares import Shares
@@ -129,9 +131,11 @@ class Engine:
         self._runner = JobRunner(self._database, self._definitions, self.settings, self.occurrences, self._address)
         try:
             await self._runner.start()
+            await declare(self._write_link, map(_declared, self._definitions.values()))
             await members.register(self._write_link, self.name, self.metadata())  # and connect it, before it is needed
         except BaseException:
             await self._runner.close()
+            await self._write_link.close()
             raise
 
     def metadata(self) -> dict[str, Any]:
@@ -260,3 +264,14 @@ class Engine:
             assert error is not None
             self.occurrences.worker_failed(self.name, error)
             self.on_failure(error)
+
+
+def _declared(definition: Definition) -> Declared:
+    return Declared(
+        kind=definition.kind,
+        version=definition.version,
+        app=definition.app,
+        arguments=definition.argument_types,
+        retry=definition.retry.numbers if definition.retry is not None else None,
+        max_snoozes=definition.max_snoozes,
+    )

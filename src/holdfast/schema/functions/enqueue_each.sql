@@ -8,12 +8,22 @@ create or replace function holdfast.enqueue_each(
     set search_path = pg_catalog, pg_temp
     as $$
 #variable_conflict use_variable
+declare
+    terms holdfast.terms;                                    -- by name: it may get attributes that these releases do not know
 begin
+    terms.kind := kind;
+    terms.queue := queue;
+    terms.priority := priority;
+    terms.at := available_at;
+    terms.max_attempts := max_attempts;
+    terms.version := payload_version;
+    terms.headers := headers;
+    terms.ordered := ordered;
+    terms.skips := skips;
     return query
         select a.n, a.job_id, a.existed, a.conflict
         from holdfast.enqueue_all(
             ids, keys, payloads, idempotency_keys, array_fill(1, array[cardinality(ids)]),
-            array[row(kind, queue, priority, null, available_at, max_attempts, payload_version, headers, ordered,
-                      skips)::holdfast.terms]) a;
+            array[terms]) a;
 end
 $$;

@@ -3,7 +3,7 @@
 --
 -- The only place that decides between the three, for attempts that workers report and for leases that expired.
 -- Takes    per attempt: the hold (worker, id, generation), in ascending order of ids; its error, as last_error and as the
---          JSON record that is kept; seconds until the next attempt (null: by the backoff); give up now?; did it kill its
+--          JSON record that is kept; seconds until the next attempt (null: retry_delay decides); give up now?; did it kill its
 --          process (null: unknown, see below)?
 -- Returns  id, status, and the hold's worker and generation. An attempt that does not come back was lost.
 -- Locks    the rows, in the order given.
@@ -23,7 +23,7 @@ begin
                       when i.attempts < i.max_attempts and f.give_up is not true then 'pending'
                       else 'dead_letter' end::holdfast.inbox_status,
         available_at = case when i.attempts < i.max_attempts and f.give_up is not true
-                            then clock_timestamp() + case when f.delay is null then holdfast.backoff(i.attempts)
+                            then clock_timestamp() + case when f.delay is null then holdfast.retry_delay(i.kind, i.attempts)
                                                           else make_interval(secs => least(f.delay, 3155760000)) end
                             else i.available_at end,
         dead_at = case when i.attempts < i.max_attempts and f.give_up is not true or i.cancel_requested_at is not null

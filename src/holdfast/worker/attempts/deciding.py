@@ -9,11 +9,14 @@ process_gone    the process around it ended
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, assert_never
 
 from ...errors import Cancelled, InvalidPayload, LeaseLost, Timeout
 from ...model import payload
+from ...model.backoff import Backoff
 from ...model.durations import seconds
 from ...model.outcome import (
     DONE,
@@ -25,10 +28,13 @@ from ...model.outcome import (
     HandedBack,
     Lost,
     Outcome,
+    Retry,
     Snooze,
     Snoozed,
     failure,
 )
+
+log = logging.getLogger("holdfast.worker")
 
 BUSY_AGAIN = 1.0
 """Seconds until a job is retried because another attempt is inside its once() block."""
@@ -83,6 +89,9 @@ def returned(value: Any) -> Outcome:
         return DONE
     if isinstance(value, (Snooze, Fail)):
         return _asked_for(value)
+    if isinstance(value, Retry):
+        # In a transaction, returning commits, and a failed attempt must not.
+        return AttemptFailed("TypeError", "the handler returned Retry(…); raise it", give_up=True)
     try:
         return Completed(payload.encode_value("result", value))
     except InvalidPayload as refused:
@@ -92,11 +101,11 @@ def returned(value: Any) -> Outcome:
 
 def _asked_for(ending: Snooze | Fail) -> Outcome:
     if isinstance(ending, Snooze):
-        return Snoozed(seconds(ending.delay))
+        return Snoozed(seconds(ending.delay), counted=True)
     return Ended(Final.FAILED, str(ending.reason))
 
 
-def raised(error: BaseException) -> Outcome:
+def raised(error: BaseException, attempt: int = 1, retry: Backoff | None = None) -> Outcome:
     inner = error
     while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
         inner = inner.exceptions[0]  # as a task group raises it
@@ -110,18 +119,35 @@ def raised(error: BaseException) -> Outcome:
                 return _asked_for(inner)
             except Exception:  # a subclass without what it needs, or a reason that cannot be read
                 return failure(error)
+        case Retry():
+            try:
+                return AttemptFailed("Retry", str(inner.reason), delay=seconds(inner.delay))
+            except Exception:
+                return failure(error)
         case _:
-            return failure(error)
+            return _judged(failure(error), inner, attempt, retry)
 
 
-def stopped(reason: Stop) -> Outcome:
+def _judged(failed: AttemptFailed, error: BaseException, attempt: int, retry: Backoff | None) -> AttemptFailed:
+    """The failure, with what the task's policy says about it."""
+    if retry is None:
+        return failed
+    try:
+        delay, give_up = retry.judge(attempt, error)
+    except Exception:
+        log.exception("the retry policy failed for attempt %s; using the delay that base, factor and cap give", attempt)
+        delay, give_up = retry.delay(attempt), False
+    return replace(failed, delay=delay, give_up=give_up)
+
+
+def stopped(reason: Stop, attempt: int = 1, retry: Backoff | None = None) -> Outcome:
     match reason:
         case LeaseLost():
             return Lost()
         case Cancelled():
             return Ended(Final.CANCELLED, str(reason))
         case Timeout():
-            return AttemptFailed("Timeout", str(reason))
+            return _judged(AttemptFailed("Timeout", str(reason)), reason, attempt, retry)
         case Draining():
             return HandedBack()
         case _:

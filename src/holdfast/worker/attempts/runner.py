@@ -74,14 +74,16 @@ class JobRunner:
         assert running.reason is not None
         if isinstance(running.reason, Timeout):
             self._occurrences.timed_out(running.claim)
-        return stopped(running.reason)
+        definition, _ = self._how[running.claim.kind]
+        return stopped(running.reason, running.claim.attempt, definition.retry)
 
     def _raised(self, running: Running, error: BaseException) -> Outcome:
         if isinstance(error, Uncommon):
             error = error.error
         if running.reason is not None and isinstance(error, (Cancelled, Timeout)):
             return self._stopped(running)
-        return self._report(running, raised(error))
+        definition, _ = self._how[running.claim.kind]
+        return self._report(running, raised(error, running.claim.attempt, definition.retry))
 
     def _report(self, running: Running, outcome: Reported) -> Reported:
         if isinstance(outcome, AttemptFailed):

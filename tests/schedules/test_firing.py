@@ -2,7 +2,10 @@
 
 import asyncio
 import random
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -13,8 +16,10 @@ from tests.support.workers import Inbox
 
 from holdfast.db.database import Database
 from holdfast.errors import Unreachable
+from holdfast.model.occurrences import Occurrences, Subscriber
 from holdfast.schedules import firing, policy
 from holdfast.schedules.policy import POLICIES
+from holdfast.worker.log_lines import LogLines
 
 
 async def test_a_slot_fires_when_it_is_due_and_once(inbox: Inbox, clock: Clock, scheduler: Schedulers) -> None:
@@ -231,6 +236,47 @@ async def test_across_a_change_of_the_clocks(inbox: Inbox, clock: Clock, schedul
         await settle(one)
     assert slots(inbox, "fixed") == [start + 60 * MINUTE]
     assert slots(inbox, "real") == [start + 60 * MINUTE, start + 90 * MINUTE]
+
+
+# What is reported
+
+
+class Told(Subscriber):
+    def __init__(self) -> None:
+        self.heard: list[tuple[Any, ...]] = []
+
+    def schedule_fired(self, schedule: str, slots: Sequence[datetime], jobs: Sequence[UUID]) -> None:
+        self.heard.append((schedule, "fired", len(slots), len(jobs)))
+
+    def schedule_missed(self, schedule: str, slots: int) -> None:
+        self.heard.append((schedule, "missed", slots))
+
+    def schedule_failed(self, schedule: str | None, error: Exception) -> None:
+        self.heard.append((schedule, "failed", str(error)[:5]))
+
+
+async def test_what_was_fired_missed_and_failed_is_reported_once(
+    inbox: Inbox, clock: Clock, scheduler: Schedulers, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(inbox)
+    add(inbox, "bad", when="cron => 'at noon'")
+    told = Told()
+    one = scheduler(occurrences=Occurrences(told, LogLines()))
+    await settle(one)
+    clock.stop_at(NOON + timedelta(minutes=3, seconds=5))
+    await settle(one)
+    clock.stop_at(NOON + timedelta(minutes=3, seconds=30))
+    await settle(one)
+    inbox.rows("update holdfast.schedules set last_slot = null, since = %s, next_at = null", NOON + 2 * MINUTE)
+    await settle(one)
+    assert told.heard == [
+        ("bad", "failed", "cron:"),
+        ("minutely", "fired", 1, 1),
+        ("minutely", "missed", 2),
+        ("minutely", "fired", 1, 0),
+    ]
+    assert "schedule bad cannot fire: cron: expected five fields" in caplog.text
+    assert "schedule minutely: 2 slots were missed and are skipped" in caplog.text
 
 
 # Rows of any program

@@ -4,7 +4,7 @@
 -- Returns  the schedules, soonest first, and the time.
 -- Index    idx_schedules_next.
 select s.name, s.cron, s.every, s.tz, s.missed, s.grace, s.jitter, s.since, s.last_slot, s.next_at, s.revision,
-       holdfast.clock() as now
+       s.error, holdfast.clock() as now
 from holdfast.schedules s
 where s.paused_at is null
   and coalesce(s.next_at, '-infinity'::timestamptz)

@@ -54,7 +54,7 @@ class Scheduler:
         self._declared = msgspec.json.encode(list(declared)).decode()
         self._digests = [each.digest for each in declared]
         self._occurrences = occurrences
-        self._availability = Availability(Part.HOUSEKEEPING, occurrences)
+        self._availability = Availability(Part.SCHEDULES, occurrences)
         self._started = False
         self._seen_at = self._checked_at = -RECHECK
         """When we last said that we have our schedules, and computed all next times; by the loop's clock."""
@@ -71,7 +71,7 @@ class Scheduler:
                     self._availability.failed(error)
                     pause = backoff(self._availability.failures)
                 except Exception as error:
-                    self._occurrences.chore_failed("schedules", error)
+                    self._occurrences.schedule_failed(None, error)
                     pause = LONGEST
                 await asyncio.sleep(pause)
         finally:
@@ -113,7 +113,7 @@ class Scheduler:
         self._started = True
         taken = {row["name"] for row in rows if row["whose"] == "taken"}
         for name in sorted(taken - self._complained):
-            self._occurrences.chore_failed("schedules", _taken(name))
+            self._occurrences.schedule_failed(name, _taken(name))
         self._complained = taken
 
     async def _deal_with(self, row: asyncpg.Record) -> bool:
@@ -140,9 +140,17 @@ class Scheduler:
             raise
         except Exception as error:
             return await self._note_failure(row, error)
-        return jobs is not None
+        if jobs is None:
+            return False
+        if todo.fire:
+            self._occurrences.schedule_fired(row["name"], todo.fire, jobs)
+        if todo.skipped:
+            self._occurrences.schedule_missed(row["name"], todo.skipped)
+        return True
 
     async def _note_failure(self, row: asyncpg.Record, error: Exception) -> bool:
+        if row["error"] is None:  # else it was reported
+            self._occurrences.schedule_failed(row["name"], error)
         words = str(error) if isinstance(error, InvalidInput) else in_one_line(error)
         await self._link.run("schedules", "failed", row["name"], row["revision"], words, RETRY)
         return True
@@ -157,6 +165,6 @@ def plan_of(row: Any) -> Plan:
 def _taken(name: str) -> InvalidInput:
     return InvalidInput(
         "name",
-        f"the schedule {name!r} of this code does not fire, because a schedule of this name was added at run time; "
-        "rename one of the two, or remove that one",
+        f"a schedule {name!r} was added at run time, so the one of this code does not fire; rename one of the two, or "
+        "remove that one",
     )

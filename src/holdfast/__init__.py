@@ -28,6 +28,8 @@ from .model.keys import substream
 from .model.limits import Limits
 from .model.outcome import Fail, Retry, Snooze
 from .model.terms import NewJob
+from .schedules.operating import ScheduleState
+from .scheduling import ScheduleOptions
 from .tasks import Task
 from .version import __version__
 from .views.questions import JobState
@@ -58,6 +60,8 @@ __all__ = [
     "NotFound",
     "NotInTransaction",
     "Retry",
+    "ScheduleOptions",
+    "ScheduleState",
     "SchemaError",
     "Snooze",
     "Task",

@@ -20,10 +20,16 @@ from .errors import ConfigurationError, NotFound
 from .inbox import operating as jobs
 from .job import Job
 from .making import Batch
+from .model.durations import Duration
 from .model.limits import DEFAULT_LIMITS, Limits, check_flag, check_name, check_schema
 from .model.terms import NewJob
 from .ownership import members
 from .queues import operating as queues
+from .schedules import operating as schedules
+from .schedules.declared import Declared
+from .schedules.operating import ScheduleState
+from .schedules.timing import timing
+from .scheduling import Scheduled, ScheduleOptions, declare, scheduled
 from .schema import migrate
 from .tasks import Task, TaskDecorator, enqueue_on_async, enqueue_on_sync
 from .views.questions import JobState, job_state
@@ -59,6 +65,8 @@ class Holdfast:
         self._resolved: Database | None = None
         self.limits = limits
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self.schedules: dict[str, Declared] = {}
+        """Those of the code, by name."""
         self._calls = Calls(lambda: self._database)
 
     @property
@@ -245,6 +253,103 @@ class Holdfast:
     def drain_workers_sync(self, workers: Sequence[str]) -> list[str]:
         """As `drain_workers`, for code that does not await."""
         return self._calls.wait_for(self.drain_workers(workers))
+
+    # Schedules
+
+    def every(self, period: Duration, /, *, name: str | None = None, **options: Unpack[ScheduleOptions]) -> Scheduled:
+        """Enqueue a job of a task every so often: `@hf.every("5m")` above `@hf.task`.
+
+        Slots are the multiples of the period since 1970-01-01 00:00 UTC. `name` is the task's by default. Options:
+        `args`, `missed`, `grace`, `jitter`, `key`, `queue`, `priority`, `max_attempts`, `headers`; see
+        `ScheduleOptions`.
+        """
+        return scheduled(self, name, None, period, "UTC", options)
+
+    def cron(
+        self, expression: str, /, *, tz: str = "UTC", name: str | None = None, **options: Unpack[ScheduleOptions]
+    ) -> Scheduled:
+        """Enqueue a job of a task by the clock: `@hf.cron("0 7 * * 1-5", tz="Europe/Berlin")` above `@hf.task`.
+
+        The five fields are minute, hour, day, month and weekday. Options: as those of `every`.
+        """
+        return scheduled(self, name, expression, None, tz, options)
+
+    async def schedule(
+        self,
+        name: str,
+        task: Task[Any, Any],
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str = "UTC",
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleState:
+        """Add a schedule at run time, or replace the one of this name: `await hf.schedule("a", task, every="1h")`."""
+        await schedules.put(self._calls, declare(task, check_name("name", name), timing(cron, every, tz), options))
+        return await schedules.state(self._calls, name)
+
+    def schedule_sync(
+        self,
+        name: str,
+        task: Task[Any, Any],
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str = "UTC",
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleState:
+        """As `schedule`, for code that does not await."""
+        return self._calls.wait_for(self.schedule(name, task, cron=cron, every=every, tz=tz, **options))
+
+    async def unschedule(self, name: str) -> None:
+        """Remove a schedule from the table. One that is still in the code of a worker comes back."""
+        await schedules.remove(self._calls, name)
+
+    def unschedule_sync(self, name: str) -> None:
+        """As `unschedule`, for code that does not await."""
+        self._calls.wait_for(self.unschedule(name))
+
+    async def pause_schedule(self, name: str) -> None:
+        """Fire nothing until it is resumed."""
+        await schedules.pause(self._calls, name)
+
+    def pause_schedule_sync(self, name: str) -> None:
+        """As `pause_schedule`, for code that does not await."""
+        self._calls.wait_for(self.pause_schedule(name))
+
+    async def resume_schedule(self, name: str) -> None:
+        """Fire again, from the next slot on. Slots of the pause are not made up for."""
+        await schedules.resume(self._calls, name)
+
+    def resume_schedule_sync(self, name: str) -> None:
+        """As `resume_schedule`, for code that does not await."""
+        self._calls.wait_for(self.resume_schedule(name))
+
+    async def trigger_schedule(self, name: str) -> Job:
+        """Enqueue one of its jobs now, beside its slots; also while it is paused."""
+        return Job(self, await schedules.trigger(self._calls, name), False)
+
+    def trigger_schedule_sync(self, name: str) -> Job:
+        """As `trigger_schedule`, for code that does not await."""
+        return self._calls.wait_for(self.trigger_schedule(name))
+
+    async def reset_schedule(self, name: str) -> None:
+        """Let a schedule count from now on, after the database's clock was ahead. No slot gets a second job."""
+        await schedules.reset(self._calls, name)
+
+    def reset_schedule_sync(self, name: str) -> None:
+        """As `reset_schedule`, for code that does not await."""
+        self._calls.wait_for(self.reset_schedule(name))
+
+    async def list_schedules(self) -> list[ScheduleState]:
+        """Every schedule in the table, by name: those of the code of any worker, and those added at run time."""
+        return await schedules.states(self._calls)
+
+    def list_schedules_sync(self) -> list[ScheduleState]:
+        """As `list_schedules`, for code that does not await."""
+        return self._calls.wait_for(self.list_schedules())
+
+    # The end
 
     async def close(self) -> None:
         """Close the connections of this event loop, and those of the synchronous calls.

@@ -89,7 +89,7 @@ def served(app: Holdfast, queues: Sequence[str] = (), import_path: str | None = 
     if import_path is None and any(definition.runs is Runs.IN_PROCESS for definition in definitions.values()):
         import_path = import_path_of(app)
     chosen = list(queues) or sorted({definition.queue for definition in definitions.values()})
-    return Served(app._database, definitions, chosen, import_path)
+    return Served(app._database, definitions, chosen, import_path, list(app.schedules.values()))
 
 
 def import_path_of(app: Holdfast) -> str:

@@ -30,6 +30,8 @@ NAMES = frozenset(
         "sweep.before",
         "enqueue.before_commit",
         "drain.before",
+        "schedule.before",  # a slot is due, nothing is written
+        "schedule.after",  # its job is committed, nothing is known of it here
     }
 )
 

@@ -15,7 +15,9 @@ from holdfast.cli import _COMMANDS
 
 PATHS = [
     ("migrate",), ("worker",), ("enqueue",), ("job", "list"), ("job", "show"), ("job", "cancel"), ("dead", "list"),
-    ("dead", "revive"), ("queue", "list"), ("queue", "pause"), ("queue", "resume"), ("workers", "list"), ("stats",),
+    ("dead", "revive"), ("queue", "list"), ("queue", "pause"), ("queue", "resume"), ("schedule", "list"),
+    ("schedule", "show"), ("schedule", "pause"), ("schedule", "resume"), ("schedule", "trigger"), ("schedule", "add"),
+    ("schedule", "remove"), ("schedule", "reset"), ("schedule",), ("workers", "list"), ("stats",),
     ("health",), ("measure",), ("demo",), ("job",), ("dead",), ("queue",), ("workers",), (),
 ]  # fmt: skip
 
@@ -42,9 +44,20 @@ def test_every_command_is_listed_and_described(offline: Shell) -> None:
 
 
 def test_reads_answer_with_json_and_destructive_verbs_can_be_told_not_to_ask(offline: Shell) -> None:
-    for path in ("job list", "job show", "dead list", "queue list", "workers list", "stats", "health", "measure"):
+    for path in (
+        "job list",
+        "job show",
+        "dead list",
+        "queue list",
+        "schedule list",
+        "schedule show",
+        "workers list",
+        "stats",
+        "health",
+        "measure",
+    ):
         assert "--json" in offline(*path.split(), "--help").out
-    for path in ("job cancel", "dead revive", "queue pause"):
+    for path in ("job cancel", "dead revive", "queue pause", "schedule pause", "schedule remove", "schedule reset"):
         assert "--yes" in offline(*path.split(), "--help").out
 
 

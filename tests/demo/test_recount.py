@@ -173,6 +173,19 @@ def test_an_outcome_that_nobody_heard_is_decided_by_the_orders(stored: frozenset
     assert (found["enqueued"], found["lost"]) == (enqueued, enqueued - 7)
 
 
+def test_each_slot_of_the_schedule_has_one_effect() -> None:
+    fired = [(second, "count_stock") for second in range(1000, 1010, 2)]
+    evidence = honest()
+    evidence.effects = [*evidence.effects, *fired]
+    found = recount(evidence)
+    assert (found["numbers"], found["details"]["slots"]) == (numbers(honest()), 5)
+    evidence.effects = [*evidence.effects, fired[3]]
+    assert numbers(evidence)["duplicate_effects"] == 1
+    evidence.effects = [name for name in evidence.effects if name != fired[3]]
+    assert (numbers(evidence)["duplicate_effects"], numbers(evidence)["lost"]) == (0, 1)
+    assert "Guarantees did NOT hold" in summary(numbers(evidence), recount(evidence)["details"])
+
+
 def test_it_imports_nothing_of_the_library() -> None:
     tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
     imported = [node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]

@@ -17,7 +17,7 @@ SHOWN = sorted(
         for block in blocks(page)
         if block.language == "sh" and block.reason is None
         for line in block.text.splitlines()
-        if re.match(r"holdfast (queue|workers) ", line) and not NAMES_A_WORKER.search(line)
+        if re.match(r"holdfast (queue|workers|schedule (list|add)) ", line) and not NAMES_A_WORKER.search(line)
     }
 )
 

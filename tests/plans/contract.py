@@ -14,7 +14,7 @@ from tests.support.inbox import claim_lanes, guarded_arguments
 
 from holdfast.model.terms import Terms
 
-ROOMS = ("inbox", "queues", "housekeeping", "ownership")
+ROOMS = ("inbox", "queues", "schedules", "housekeeping", "ownership")
 LARGE = ("inbox", "archive", "dedupe", "once")
 """Tables that grow. The others hold a few rows per queue, worker, chore or setting, and may be read in any way."""
 
@@ -62,6 +62,11 @@ ORDERED = """
     select 'mail', key, 1, '{"type": "job"}', now() - interval '1 minute', true, status::holdfast.inbox_status
     from unnest(array['waits', 'waits', 'waits', 'vacant 1', 'vacant 2'],
                 array['pending', 'pending', 'pending', 'blocked', 'blocked']) as u (key, status)
+"""
+SCHEDULES = """
+    insert into holdfast.schedules (name, kind, every)
+    select 'tenant ' || n, 'job', '1 hour' from generate_series(1, 500) n;
+    insert into holdfast.schedules (name, kind, every) values ('minutely', 'job', '1 minute')
 """
 LIVE, ENDED, NEW = UUID(int=1), UUID(int=2), UUID(int=3)
 KNOWN = f"""
@@ -184,6 +189,11 @@ HOT: dict[str, Expected] = {
     ),
     "housekeeping/disown": Expected({"idx_inbox_bucket_claim": "queue", **PKEY}, [(1000, 10_000)]),
     "housekeeping/members": Expected({}, [(90.0,)]),
+    # Schedules
+    "schedules/due": Expected({"idx_schedules_next": "next_at"}, [([], 10.0, 100)], before=SCHEDULES),
+    "schedules/fire": Expected(
+        {}, [("minutely", 0, [LATER], LATER, 0, LATER), ("minutely", 1, [LATER], LATER, 0, LATER)], before=SCHEDULES,
+    ),
     # The registry of workers
     "ownership/heartbeat": Expected({}, [(["w1"], ["{}"])]),
     "ownership/live": Expected({}, [(QUEUES,)]),
@@ -226,6 +236,15 @@ NOT_HOT = {
     "queues/pause": "an operator's verb, on one row of queues",
     "queues/resume": "an operator's verb, on one row of queues",
     "queues/set": "an operator's verb, on one row of queues",
+    "schedules/declare": "every 30 s, on the rows of the code's schedules",
+    "schedules/failed": "every 10 s for a schedule that cannot fire, one row of schedules",
+    "schedules/put": "an application's verb, one row of schedules",
+    "schedules/list": "an operator's question, on all schedules",
+    "schedules/pause": "an operator's verb, one row of schedules",
+    "schedules/resume": "an operator's verb, one row of schedules",
+    "schedules/remove": "an operator's verb, one row of schedules",
+    "schedules/reset": "an operator's verb, one row of schedules",
+    "schedules/trigger": "an operator's verb, one row of schedules",
     "inbox/revive": "an operator's verb, without a worker's planner settings: it may read all of a small inbox",
     "inbox/ask_again": "after a lost answer, one row into a table that is empty else",
     "housekeeping/forget_asked_again": "once a minute, on a table that is empty unless answers were lost",

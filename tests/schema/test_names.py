@@ -25,7 +25,7 @@ from holdfast.db.statements import statement
 from holdfast.schema.functions import functions
 from holdfast.schema.migrate import migrations
 
-ROOMS = ("inbox", "queues", "housekeeping", "ownership", "worker/waking", "views", "measure")
+ROOMS = ("inbox", "queues", "schedules", "housekeeping", "ownership", "worker/waking", "views", "measure")
 OF_ONE_SERVER = {("measure", "checkpoints"), ("measure", "checkpoints_before_17")}
 """A column of a system view each, which other versions of the server do not have."""
 STATEMENTS = sorted(

@@ -15,6 +15,7 @@ _COMMANDS = {
     "job": "Look at jobs, and cancel them.",
     "dead": "Look at dead letters, and revive them.",
     "queue": "Look at queues, pause and resume them.",
+    "schedule": "Look at schedules, pause, trigger and add them.",
     "workers": "Look at workers.",
     "stats": "Depth, claim age, retry rate, and what nobody can run.",
     "health": "For probes: is work accepted, safe and run?",

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import msgspec
 
@@ -44,16 +46,7 @@ def command(
     This does not load your application, so it does not know the task: the job goes to the queue `default` unless you
     pass -q, and the arguments are checked only when the job runs.
     """
-    check_name("kind", kind)
-    try:
-        decoded = msgspec.json.decode(arguments)
-    except msgspec.DecodeError as error:
-        raise InvalidPayload("arguments", f"are not JSON: {error}; write an object, such as {EXAMPLE}") from None
-    if not isinstance(decoded, dict):
-        raise InvalidPayload("arguments", f"expected a JSON object, such as {EXAMPLE}; got {type(decoded).__name__}")
-    if "type" in decoded:
-        raise InvalidPayload("type", "cannot be an argument; that name carries the kind")
-    encode(kind, decoded)
+    parse_arguments(kind, arguments)
     wait = seconds(delay, "delay") if delay else None
     for name, value in (("key", key), ("idempotency_key", idempotency_key)):
         if value is not None:
@@ -71,3 +64,18 @@ def command(
         print_json({"id": id})
     else:
         click.echo(id)
+
+
+def parse_arguments(kind: str, arguments: str) -> dict[str, Any]:
+    """The arguments of a job of this kind, checked as far as that is possible without its task."""
+    check_name("kind", kind)
+    try:
+        decoded = msgspec.json.decode(arguments)
+    except msgspec.DecodeError as error:
+        raise InvalidPayload("arguments", f"are not JSON: {error}; write an object, such as {EXAMPLE}") from None
+    if not isinstance(decoded, dict):
+        raise InvalidPayload("arguments", f"expected a JSON object, such as {EXAMPLE}; got {type(decoded).__name__}")
+    if "type" in decoded:
+        raise InvalidPayload("type", "cannot be an argument; that name carries the kind")
+    encode(kind, decoded)
+    return decoded

@@ -96,6 +96,7 @@ class Conductor:
             self.scene.act = "draining"
             self._producer.ask_to_end()
             await self._producer.wait(20)
+            await connection.execute(f"update {self._stage.schema}.schedules set paused_at = clock_timestamp()")
             await self._drained(connection, watching)
             self.scene.act = "drained"
         finally:
@@ -215,11 +216,12 @@ class Conductor:
                    count(*) filter (where status = 'dead_letter'),
                    coalesce(extract(epoch from clock_timestamp() - min(available_at) filter (
                        where status = 'pending' and available_at <= now())), 0)::float8,
-                   (select count(*) from {self._stage.schema}.archive)
+                   (select count(*) from {self._stage.schema}.archive),
+                   (select count(*) from {self._stage.schema}.effects where kind = 'count_stock')
             from {self._stage.schema}.inbox
         """)
         assert row is not None
-        scene.due, scene.later, scene.processing, scene.dead, scene.claim_age, scene.completed = row
+        scene.due, scene.later, scene.processing, scene.dead, scene.claim_age, scene.completed, scene.slots = row
         self._note_rate()
         for line in self._orders_log.read():
             scene.orders += line["what"] == "committed"

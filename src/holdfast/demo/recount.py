@@ -11,10 +11,10 @@ What is counted:
     completed               of these: archived as completed, with their effect
     dead_letter             of these: dead letters
     lost                    all others: missing, completed without their effect, or not ended in time; and jobs of
-                            committed orders that are not in the table
+                            committed orders that are not in the table; and slots of the schedule without an effect
     duplicate_effects       second effects of a job in the database; second letters of a receipt; runs of a `once`
                             block after its marker was written; effects of attempts that failed; second jobs under one
-                            idempotency key
+                            idempotency key; second effects of a slot
     recovered_after_kill    jobs that a worker held when it was killed and that ended under a later generation
     rolled_back_jobs_found  jobs, and effects of jobs, whose transaction was rolled back
     jobs_per_second         completed ÷ seconds from the first order to the end of the last job
@@ -42,6 +42,8 @@ POISON = frozenset({"check_fraud", "render_invoice"})
 """Kinds that never succeed, and so must have no effect."""
 POSTED = "send_receipt"
 """The kind whose effect is a letter; the other kinds write rows."""
+SCHEDULED, PERIOD = "count_stock", 2
+"""The kind that a schedule enqueues, and the seconds between two slots. Its orders are the slots, in seconds."""
 
 Line = Mapping[str, Any]
 Name = tuple[int, str]
@@ -119,7 +121,10 @@ def recount(evidence: Evidence) -> dict[str, dict[str, float]]:
     rows: dict[Name, list[Row]] = {}
     for row in evidence.rows:
         rows.setdefault((row.order, row.kind), []).append(row)
-    in_tables = Counter(evidence.effects)
+    slots = Counter(order for order, kind in evidence.effects if kind == SCHEDULED)
+    slots_missing = len(range(min(slots), max(slots) + 1, PERIOD)) - len(slots) if slots else 0
+    slots_twice = sum(slots.values()) - len(slots)
+    in_tables = Counter(name for name in evidence.effects if name[1] != SCHEDULED)
     letters = _letters(evidence.witnessed)
     seen = in_tables + Counter({name: len(keys) for name, keys in letters.items()})
 
@@ -139,8 +144,13 @@ def recount(evidence: Evidence) -> dict[str, dict[str, float]]:
             "enqueued": len(books.committed),
             "completed": completed,
             "dead_letter": ends["dead_letter"],
-            "lost": len(books.committed) - completed - ends["dead_letter"],
-            "duplicate_effects": repeats_of_rows + second_letters + after_marker + failed_effects + second_jobs,
+            "lost": len(books.committed) - completed - ends["dead_letter"] + slots_missing,
+            "duplicate_effects": repeats_of_rows
+            + second_letters
+            + after_marker
+            + failed_effects
+            + second_jobs
+            + slots_twice,
             "recovered_after_kill": _recovered(evidence),
             "rolled_back_jobs_found": len(ghosts) + len(ghost_orders),
             "jobs_per_second": round(completed / max(last - books.began, 0.001), 1),
@@ -159,6 +169,9 @@ def recount(evidence: Evidence) -> dict[str, dict[str, float]]:
             "lost_without_effect": ends["without effect"],
             "lost_unfinished": ends["unfinished"],
             "lost_order": ends["order missing"],
+            "slots": len(slots),
+            "slots_missing": slots_missing,
+            "slots_twice": slots_twice,
             "second_jobs": second_jobs,
             "effects_after_marker": after_marker,
             "seconds": round(last - books.began, 1),
@@ -231,10 +244,10 @@ async def gather(url: str, schema: str, folder: Path) -> Evidence:
         effects = await connection.fetch(f'select order_id, kind from "{schema}".effects')
         rows = await connection.fetch(
             f"select id::text, (payload ->> 'order_id')::bigint, payload ->> 'type', status::text, lease_generation,"
-            f' extract(epoch from dead_at)::float8 from "{schema}".inbox'
+            f" extract(epoch from dead_at)::float8 from \"{schema}\".inbox where kind <> '{SCHEDULED}'"
             f" union all"
             f" select id::text, (payload ->> 'order_id')::bigint, payload ->> 'type', status::text, lease_generation,"
-            f' extract(epoch from finished_at)::float8 from "{schema}".archive'
+            f" extract(epoch from finished_at)::float8 from \"{schema}\".archive where kind <> '{SCHEDULED}'"
         )
     finally:
         await connection.close()

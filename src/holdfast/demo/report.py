@@ -24,7 +24,7 @@ def summary(numbers: Numbers, details: Numbers) -> str:
         ("enqueued", f"jobs of {d['orders']} orders. Each order committed in one transaction with its jobs."
                      f" {d['repeated']} requests were sent twice, with the same idempotency keys, and added no jobs"),
         ("completed", f"with their effects: {d['rows_written']} rows written through ctx.tx, {d['letters']} receipts"
-                      " sent"),
+                      f" sent. Beside them, a schedule fired {d['slots']} slots"),
         ("dead_letter", f"kept with every error. {d['poison']} jobs were made to fail: they always raise an error or"
                         " crash their process"),
         ("recovered_after_kill", f"of the {d['held_when_killed']} jobs that workers held when they were killed"
@@ -88,11 +88,13 @@ def _complaints(numbers: Numbers, details: Numbers) -> list[str]:
             "lost_without_effect": "completed without their effect",
             "lost_unfinished": "did not end before the drain timed out",
             "lost_order": "belong to committed orders that are not in the database",
+            "slots_missing": "of the schedule are missing, each for one slot",
         }
         said += [f"{details[name]:,.0f} jobs {words}" for name, words in parts.items() if details[name]]
     if numbers["duplicate_effects"]:
         said.append(
             f"{numbers['duplicate_effects']:,.0f} duplicates ({details['second_jobs']:,.0f} second jobs,"
+            f" {details['slots_twice']:,.0f} second effects of a slot,"
             f" {details['effects_after_marker']:,.0f} effects repeated after their marker)"
         )
     if numbers["rolled_back_jobs_found"]:

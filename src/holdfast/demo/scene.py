@@ -33,6 +33,8 @@ class Scene:
     claim_age: float = 0.0
     completed: int = 0
     dead: int = 0
+    slots: int = 0
+    """Of the schedule, that have fired and run."""
     orders: int = 0
     rolled_back: int = 0
     repeated: int = 0
@@ -68,7 +70,7 @@ def draw(scene: Scene, width: int) -> list[str]:
         f"{head}{clock:>{max(width - len(head) - 1, len(clock) + 2)}}",
         "",
         f"  due now     {scene.due:>8,}     {scene.later:,} due later        claim age {scene.claim_age:.2f} s",
-        f"  processing  {scene.processing:>8,}",
+        f"  processing  {scene.processing:>8,}     {scene.slots:,} slots of a schedule fired",
         f"  completed   {scene.completed:>8,}     {spark} {scene.rate:,.0f}/s",
         f"  orders      {scene.orders:>8,}     {scene.rolled_back:,} rolled back,"
         f" {scene.repeated:,} sent twice with the same key",

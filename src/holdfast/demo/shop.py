@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import time
+from datetime import datetime
 from pathlib import Path
 
 from holdfast import Context, Holdfast, TxContext
@@ -55,6 +56,13 @@ async def render_invoice(ctx: TxContext, order_id: int) -> None:
     """Crashes its process. The second attempt, its last, runs in isolation."""
     await record(ctx, order_id)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@hf.every("2s", missed="all")
+@hf.task(max_attempts=50)
+async def count_stock(ctx: TxContext) -> None:
+    """Fired by the clock. Each slot has one job, whichever worker fires it, and so one row."""
+    await record(ctx, int(datetime.fromisoformat(ctx.headers["slot"]).timestamp()))
 
 
 async def record(ctx: TxContext, order_id: int) -> None:

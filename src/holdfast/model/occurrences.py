@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -33,6 +34,7 @@ class Part(StrEnum):
     LEASES = "leases"
     WAKE_UPS = "wake-ups"
     HOUSEKEEPING = "housekeeping"
+    SCHEDULES = "schedules"
     RECOVERY = "recovery"
 
 
@@ -172,6 +174,17 @@ class Subscriber:
 
     def called_dead(self, worker: str, silence: float) -> None:
         """A worker has sent no heartbeat for `silence` seconds, and is marked as dead in the registry."""
+
+    # Schedules
+
+    def schedule_fired(self, schedule: str, slots: Sequence[datetime], jobs: Sequence[UUID]) -> None:
+        """These slots of a schedule were fired here. The jobs are the new ones: a slot may have had one before."""
+
+    def schedule_missed(self, schedule: str, slots: int) -> None:
+        """So many slots of a schedule were missed, and get no job by its policy."""
+
+    def schedule_failed(self, schedule: str | None, error: Exception) -> None:
+        """A schedule could not be fired, or with None, the search for those that are due. It is retried."""
 
     # Worker processes
 

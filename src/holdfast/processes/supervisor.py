@@ -51,7 +51,7 @@ class Supervisor:
         self._settings = settings
         self._log_level = log_level
         self._occurrences = occurrences = Occurrences(LogLines())
-        self._keeper = Keeper(served.database, settings, served.queues, occurrences)
+        self._keeper = Keeper(served.database, settings, served.queues, occurrences, served.schedules)
         self._link = Link(served.database, "supervisor", deadline=settings.deadline)
         self._places = [WorkerPlace(self) for _ in range(processes)]
         self._isolation = Isolation(

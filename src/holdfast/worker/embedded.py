@@ -108,7 +108,8 @@ class _KeeperThread(threading.Thread):
 
     def run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        keeper = Keeper(self._served.database, self._settings, self._served.queues, self._occurrences)
+        served = self._served
+        keeper = Keeper(served.database, self._settings, served.queues, self._occurrences, served.schedules)
         self._keeper = keeper
         keeper.workers.append(self._kept)
         self._task = self._loop.create_task(keeper.run())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 from typing import assert_never
+from uuid import UUID
 
 from ..db.database import in_one_line
-from ..errors import Contended, Unreachable
+from ..errors import Contended, InvalidInput, Unreachable
 from ..model.job import Claim, Hold, Holding
 from ..model.occurrences import Outage, Part, Subscriber, Swept
 from ..model.outcome import AttemptFailed, Outcome
@@ -18,6 +20,7 @@ worker_log = logging.getLogger("holdfast.worker")
 keeper_log = logging.getLogger("holdfast.keeper")
 listener_log = logging.getLogger("holdfast.listener")
 housekeeping_log = logging.getLogger("holdfast.housekeeping")
+schedules_log = logging.getLogger("holdfast.schedules")
 supervisor_log = logging.getLogger("holdfast.supervisor")
 
 
@@ -146,6 +149,9 @@ class LogLines(Subscriber):
             case Part.HOUSEKEEPING:
                 if first:
                     housekeeping_log.warning("housekeeping: %s; trying again", error)
+            case Part.SCHEDULES:
+                if first:
+                    schedules_log.warning("schedules: %s; trying again", error)
             case Part.RECOVERY:
                 if first:
                     supervisor_log.warning(
@@ -181,6 +187,21 @@ class LogLines(Subscriber):
 
     def called_dead(self, worker: str, silence: float) -> None:
         housekeeping_log.warning("worker %s sent no heartbeat for %s s and is marked as dead", worker, silence)
+
+    # Schedules
+
+    def schedule_fired(self, schedule: str, slots: Sequence[datetime], jobs: Sequence[UUID]) -> None:
+        schedules_log.debug("schedule %s: enqueued %s jobs, for slots up to %s", schedule, len(jobs), slots[-1])
+
+    def schedule_missed(self, schedule: str, slots: int) -> None:
+        schedules_log.warning("schedule %s: %s slots were missed and are skipped", schedule, slots)
+
+    def schedule_failed(self, schedule: str | None, error: Exception) -> None:
+        if isinstance(error, InvalidInput):
+            schedules_log.error("schedule %s cannot fire: %s; it is retried", schedule, error)
+        else:
+            what = f"schedule {schedule}" if schedule else "the search for due schedules"
+            schedules_log.error("%s failed; it is retried", what, exc_info=error)
 
     # Worker processes
 

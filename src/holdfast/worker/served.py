@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..db.database import Database
 from ..definitions import Definition
+from ..schedules.declared import Declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +18,5 @@ class Served:
     queues: Sequence[str]
     address: str | None = None
     """Where a new process finds the application: `module:attribute`. None: no process will be started."""
+    schedules: Sequence[Declared] = ()
+    """The schedules of its code."""

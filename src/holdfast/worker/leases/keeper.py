@@ -1,4 +1,4 @@
-"""The keeper: renews leases, sends heartbeats, listens for wake-ups, and does the housekeeping.
+"""The keeper: renews leases, sends heartbeats, listens for wake-ups, does the housekeeping, and fires schedules.
 
 It runs outside the handlers' process (in the supervisor) or at least outside their event loop (in a thread), on
 separate connections. It beats into every ledger, also while the server is away. A worker that sees no beat for a while
@@ -27,6 +27,8 @@ from ...model.availability import Availability
 from ...model.job import Hold
 from ...model.occurrences import Occurrences, Part
 from ...ownership import members
+from ...schedules.declared import Declared
+from ...schedules.firing import Scheduler
 from ..settings import WorkerSettings
 from ..waking.listener import Listener
 from . import ledger as marks
@@ -74,7 +76,12 @@ def _size(due: Sequence[Batch]) -> int:
 
 class Keeper:
     def __init__(
-        self, database: Database, settings: WorkerSettings, queues: Sequence[str], occurrences: Occurrences
+        self,
+        database: Database,
+        settings: WorkerSettings,
+        queues: Sequence[str],
+        occurrences: Occurrences,
+        schedules: Sequence[Declared] = (),
     ) -> None:
         self._occurrences = occurrences
         self._availability = Availability(Part.LEASES, occurrences)
@@ -84,6 +91,7 @@ class Keeper:
         self._house = Housekeeper(
             database, settings.housekeeping, settings.renew_every, idle=settings.patience, occurrences=occurrences
         )
+        self._scheduler = Scheduler(database, schedules, occurrences, settings.deadline)
         self._beat_at = 0
         self._news = True
         """Is a heartbeat needed before the next one is due?"""
@@ -98,7 +106,7 @@ class Keeper:
         """Run until cancelled."""
         beside = [
             asyncio.create_task(work(), name=f"holdfast {work.__name__}")
-            for work in (self._keep_house, self._beat, self._listen)
+            for work in (self._keep_house, self._beat, self._listen, self._fire_schedules)
         ]
         try:
             while True:
@@ -127,6 +135,10 @@ class Keeper:
     async def _keep_house(self) -> None:
         await self._worker_ready()
         await self._house.run()
+
+    async def _fire_schedules(self) -> None:
+        await self._worker_ready()
+        await self._scheduler.run()
 
     async def _listen(self) -> None:
         await self._worker_ready()

@@ -95,6 +95,9 @@ class Subscriber:
     def timed_out(self, claim: Claim) -> None:
         """An attempt ran longer than its timeout, and was stopped."""
 
+    def blocked(self, claim: Claim, seconds: float) -> None:
+        """An async handler kept the event loop from running anything else, for this long."""
+
     def overdue(self, held: Holding, pid: int | None) -> None:
         """A handler is over its timeout and its grace period. Its process `pid` is killed; None: its lease expires."""
 

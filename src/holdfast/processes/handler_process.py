@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Mapping
+from contextvars import copy_context
 from typing import Any, cast
 
 import msgspec
@@ -28,7 +29,7 @@ from ..model.questions import Question
 from ..worker.attempts.deciding import OnceBusy, raised, returned
 from ..worker.exit_codes import CONFIGURATION, ORPHANED, SHORT, is_shortage
 from ..worker.handler_processes import protocol
-from ..worker.logs import log_to_stderr
+from ..worker.logs import current, log_to_stderr, mark_records
 from ..worker.parent_death import die_with
 
 _STOPS: dict[str, type[LeaseLost | Cancelled | Timeout]] = {
@@ -41,7 +42,8 @@ _STOPS: dict[str, type[LeaseLost | Cancelled | Timeout]] = {
 def main() -> int:
     start = msgspec.json.decode(os.environ.pop("HOLDFAST_HANDLER_PROCESS").encode(), type=protocol.Start)
     die_with(start.parent)
-    log_to_stderr(start.log_level)
+    log_to_stderr(start.log_level, start.log_format)
+    mark_records()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # it is killed in the end, which would lose buffered output
     # Not SIG_IGN: programs that a handler starts would inherit it.
@@ -146,9 +148,10 @@ class Handlers:
         while True:
             order = self._wire.receive()
             assert isinstance(order, protocol.Run)
-            self._wire.send(self._run(order.claim))
+            self._wire.send(copy_context().run(self._run, order.claim))
 
     def _run(self, claim: Claim) -> protocol.Ended | protocol.GaveIn:
+        current.set(claim)
         context = Context(claim, self)
         self._context = context
         self._tell(context)  # it may have been stopped before it began

@@ -33,6 +33,7 @@ from .claiming.isolated import IsolatedClaiming
 from .claiming.loops import Claiming
 from .leases.ledger import Ledger
 from .log_lines import LogLines
+from .logs import mark_records
 from .served import Served
 from .settings import Suspects, WorkerSettings
 from .tally import Tally
@@ -97,6 +98,7 @@ class Engine:
 
     async def start(self) -> None:
         """Check the server, register, and begin to claim."""
+        mark_records()
         try:
             await self._enter()
         except Exception as error:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 from ...db.database import Database
 from ...definitions import Definition, Runs
@@ -37,7 +38,7 @@ class JobRunner:
         transactions = Transactions(database, settings, occurrences)
         desk = WorkerDesk(transactions)
         self._ways: dict[Runs, Way] = {
-            Runs.ON_LOOP: OnLoop(desk),
+            Runs.ON_LOOP: OnLoop(desk, occurrences),
             Runs.IN_THREAD: InThread(desk, settings.concurrency),
             Runs.IN_TRANSACTION: InTransaction(desk, database, transactions, occurrences),
         }
@@ -59,6 +60,7 @@ class JobRunner:
                 return self._raised(running, error)
             if running.reason is None or not running.cancellable:
                 raise  # the worker ends; a thread may still be running
+            running.reason.__traceback__ = error.__traceback__  # the log shows where it waited
             return self._stopped(running)
         except GaveIn:
             return self._stopped(running)
@@ -74,7 +76,7 @@ class JobRunner:
         assert running.reason is not None
         if isinstance(running.reason, Timeout):
             self._occurrences.timed_out(running.claim)
-        return stopped(running.reason)
+        return self._report(running, stopped(running.reason))
 
     def _raised(self, running: Running, error: BaseException) -> Outcome:
         if isinstance(error, Uncommon):
@@ -86,6 +88,8 @@ class JobRunner:
     def _report(self, running: Running, outcome: Reported) -> Reported:
         if isinstance(outcome, AttemptFailed):
             self._occurrences.failed(running.claim, outcome)
+            if outcome.cause is not None and not outcome.give_up and running.claim.attempt < running.claim.max_attempts:
+                return cast(Reported, replace(outcome, cause=None))  # not the last attempt: it is not logged again
         return outcome
 
     async def close(self) -> None:

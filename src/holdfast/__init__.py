@@ -23,6 +23,7 @@ from .errors import (
 )
 from .job import Job
 from .making import EnqueueOptions
+from .middleware import CallNext, CallNextSync
 from .model.keys import substream
 from .model.limits import Limits
 from .model.outcome import Fail, Snooze
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from .worker.embedded import EmbeddedWorker
 
 __all__ = [
+    "CallNext",
+    "CallNextSync",
     "Cancelled",
     "ConfigurationError",
     "Contended",

@@ -75,6 +75,9 @@ class Subscriber:
     def worker_failed(self, worker: str, error: BaseException) -> None:
         """An error of the worker itself, not of a handler; it stops."""
 
+    def lifespan_failed(self, worker: str, error: BaseException) -> None:
+        """The application's lifespan ended with an error, while the worker ran or when it was left."""
+
     def registration_failed(self, worker: str, status: str, error: Exception) -> None:
         """The worker's new status could not be written to the registry."""
 

@@ -42,6 +42,8 @@ class Snooze(_Ending):
     """
 
     __match_args__ = ("delay",)
+    gives_attempt_back = True
+    """So it cannot replace a handler's error; see `middleware`."""
 
     def __init__(self, delay: Duration) -> None:
         seconds(delay, "Snooze.delay")

@@ -28,6 +28,7 @@ from ..ownership import members
 from ..worker.engine import Engine
 from ..worker.exit_codes import CONFIGURATION, ORPHANED
 from ..worker.leases.ledger import Ledger
+from ..worker.lifespan import LifespanFailed
 from ..worker.logs import LogFormat, log_to_stderr
 from ..worker.parent_death import die_with
 from ..worker.served import Served
@@ -64,7 +65,7 @@ def main() -> int:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_Process(serves, settings, start).run())
     except ConfigurationError as error:
-        log.error("%s", error)
+        log.error("%s", error, exc_info=error.error if isinstance(error, LifespanFailed) else None)
         return CONFIGURATION
 
 

@@ -41,6 +41,9 @@ class LogLines(Subscriber):
     def worker_failed(self, worker: str, error: BaseException) -> None:
         worker_log.error("the worker cannot go on", exc_info=error)
 
+    def lifespan_failed(self, worker: str, error: BaseException) -> None:
+        worker_log.error("the lifespan of worker %s ended with an error; the worker stops", worker, exc_info=error)
+
     def registration_failed(self, worker: str, status: str, error: Exception) -> None:
         if status == "alive":
             worker_log.error(

@@ -40,6 +40,8 @@ PUT_OFF = 5.0
 class OnceBusy(Exception):
     """Another live attempt is inside the once() block."""
 
+    gives_attempt_back = True
+
 
 class Draining(Exception):
     """The worker stops before the handler has finished."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
+from ...context import NO_STATE
 from ...db.database import Database
 from ...definitions import Definition, Runs
 from ...errors import Cancelled, Timeout
@@ -33,10 +34,11 @@ class JobRunner:
         settings: WorkerSettings,
         occurrences: Occurrences,
         address: str | None = None,
+        state: Any = NO_STATE,
     ) -> None:
         self._occurrences = occurrences
         transactions = Transactions(database, settings, occurrences)
-        desk = WorkerDesk(transactions)
+        desk = WorkerDesk(transactions, state)
         self._ways: dict[Runs, Way] = {
             Runs.ON_LOOP: OnLoop(desk, occurrences),
             Runs.IN_THREAD: InThread(desk, settings.concurrency),

@@ -23,6 +23,7 @@ from .errors import (
 )
 from .job import Job
 from .making import EnqueueOptions
+from .middleware import CallNext, CallNextSync
 from .model.backoff import Backoff
 from .model.keys import substream
 from .model.limits import Limits
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backoff",
+    "CallNext",
+    "CallNextSync",
     "Cancelled",
     "ConfigurationError",
     "Contended",

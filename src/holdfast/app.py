@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
@@ -15,11 +15,12 @@ from .db import callers
 from .db.callers import AsyncConnection, Caller
 from .db.database import Database
 from .db.urls import resolve_pooler, resolve_url
-from .definitions import OnFailure, TaskOptions, define, skips
+from .definitions import Definition, OnFailure, Runs, TaskOptions, define, skips
 from .errors import ConfigurationError, NotFound
 from .inbox import operating as jobs
 from .job import Job
 from .making import Batch
+from .middleware import Layer, Only, check_coverage, check_lifespan, surround
 from .model.durations import Duration
 from .model.limits import DEFAULT_LIMITS, Limits, check_flag, check_name, check_schema
 from .model.terms import NewJob
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+M = TypeVar("M", bound="Callable[[Any, Any], Any]")
 
 
 class Holdfast:
@@ -49,6 +51,9 @@ class Holdfast:
     `url` defaults to HOLDFAST_DATABASE_URL, then DATABASE_URL, then libpq's PG* variables; `schema` to HOLDFAST_SCHEMA,
     then "holdfast". It connects when it is first used. Set `pooler` if a transaction pooler, such as PgBouncer, is in
     between; it defaults to HOLDFAST_POOLER.
+
+    `lifespan` is called with this Holdfast and makes an async context manager, which surrounds every worker. What it
+    yields is `ctx.state`. `lifespan_sync` makes a plain one, for each process of `process=True`.
     """
 
     def __init__(
@@ -58,6 +63,8 @@ class Holdfast:
         schema: str | None = None,
         pooler: bool | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        lifespan: Callable[[Holdfast], AbstractAsyncContextManager[Any]] | None = None,
+        lifespan_sync: Callable[[Holdfast], AbstractContextManager[Any]] | None = None,
     ) -> None:
         self._url = url
         self._schema = check_schema((os.environ.get("HOLDFAST_SCHEMA") or "holdfast") if schema is None else schema)
@@ -68,6 +75,9 @@ class Holdfast:
         self.schedules: dict[str, Declared] = {}
         """Those of the code, by name."""
         self._calls = Calls(lambda: self._database)
+        self._lifespan = check_lifespan("lifespan", "asynccontextmanager", lifespan)
+        self._lifespan_sync = check_lifespan("lifespan_sync", "contextmanager", lifespan_sync)
+        self._middleware: list[Layer] = []
 
     @property
     def _database(self) -> Database:
@@ -109,6 +119,33 @@ class Holdfast:
             return task
 
         return register if function is None else register(function)
+
+    @overload
+    def middleware(self, function: M, /) -> M: ...
+    @overload
+    def middleware(self, *, only: Only | None = None) -> Callable[[M], M]: ...
+
+    def middleware(self, function: Any = None, /, *, only: Only | None = None) -> Any:  # type: ignore[misc]  # it does
+        """Run this around every attempt: `@hf.middleware async def timed(ctx, call_next): …`.
+
+        An async function runs around async handlers, any other around handlers in threads and processes. The first one
+        is the outermost. `only="async"` or `"sync"` says that the other handlers are left out on purpose.
+        """
+
+        def register(function: M) -> M:
+            self._middleware.append(Layer.of(function, only))
+            return function
+
+        return register if function is None else register(function)
+
+    def _surrounded(self) -> dict[str, Definition]:
+        """The tasks by kind, with their middleware; those in processes get it there."""
+        definitions = {kind: task.definition for kind, task in self.tasks.items()}
+        check_coverage(self._middleware, definitions.values())
+        return {
+            kind: each if each.runs is Runs.IN_PROCESS else surround(each, self._middleware)
+            for kind, each in definitions.items()
+        }
 
     # Enqueueing jobs of several tasks
 

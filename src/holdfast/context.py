@@ -12,14 +12,21 @@ from uuid import UUID
 import msgspec
 
 from .db.database import Connection
-from .errors import Cancelled, LeaseLost, Timeout
+from .errors import Cancelled, ConfigurationError, LeaseLost, Timeout
 from .model.job import Claim
 from .model.limits import check_key
 from .model.questions import EnterOnce, FinishOnce, Question
 
+NO_STATE = object()
+"""The state of a process without a lifespan."""
+
 
 class Desk(Protocol):
     """The part of the worker that serves its handlers."""
+
+    @property
+    def state(self) -> Any:
+        """What the lifespan of this process yielded, or NO_STATE."""
 
     async def ask(self, claim: Claim, question: Question) -> bool:
         """The answer. Raises `LeaseLost` if the attempt no longer owns its job, or whatever else ends the attempt."""
@@ -81,6 +88,15 @@ class Context:
     def headers(self) -> Mapping[str, str]:
         """The headers that the producer set, such as `traceparent`."""
         return msgspec.json.decode(self._claim.headers) if self._claim.headers else {}
+
+    @property
+    def state(self) -> Any:
+        """What the lifespan of this process has yielded; shared by all attempts in it."""
+        if (state := self._desk.state) is NO_STATE:
+            raise ConfigurationError(
+                "ctx.state: this process has none; pass Holdfast(lifespan=…), or lifespan_sync=… for process=True"
+            )
+        return state
 
     @property
     def stopping(self) -> bool:

@@ -17,6 +17,7 @@ from .errors import ConfigurationError, InvalidInput, InvalidPayload
 from .model.backoff import Backoff, RetryFunction, policy
 from .model.durations import Duration, seconds
 from .model.limits import PRIORITIES, check_flag, check_int, check_name
+from .parameters import Convert, from_plain, is_pydantic_field, read
 
 OnFailure = typing.Literal["block", "skip"]
 """What a failed job means for the next ones of its ordered key: they wait for its retry, or run meanwhile."""
@@ -54,6 +55,8 @@ class Definition:
     required: tuple[str, ...]
     """Those of them that have no default."""
     decoder: msgspec.json.Decoder[msgspec.Struct]
+    converts: Mapping[str, Convert]
+    """By argument: what JSON cannot represent, such as a set, as its annotation says."""
     ordered: bool | None = None
     skips: bool | None = None
     retry: Backoff | None = None
@@ -96,7 +99,7 @@ class Definition:
                 plain = msgspec.json.decode(payload)
                 for step in range(version, self.version):
                     plain = {"type": self.kind, **self.upcasts[step]({k: v for k, v in plain.items() if k != "type"})}
-                decoded = msgspec.convert(plain, self.arguments, dec_hook=_from_plain)
+                decoded = msgspec.convert(plain, self.arguments, dec_hook=from_plain)
             else:
                 decoded = self.decoder.decode(payload)
         except msgspec.ValidationError as error:
@@ -170,8 +173,11 @@ def define(
             "import that name at run time, not only under TYPE_CHECKING"
         ) from None
     context = _context_of(parameters[0], hints) if parameters else None
+    for parameter in parameters[1:]:
+        if _has_context(hints.get(parameter.name)):
+            raise ConfigurationError(f"{kind}: the context must be the first parameter, got it as {parameter.name!r}")
     runs = _runs(kind, inspect.iscoroutinefunction(function), context, bool(check_flag("process", process)))
-    arguments = _arguments_type(kind, parameters[1:] if context else parameters, hints)
+    arguments, converts = _arguments_type(kind, parameters[1:] if context else parameters, hints)
     names = tuple(name for name in arguments.__struct_fields__ if name != "type_")
     return Definition(
         kind=kind,
@@ -187,7 +193,8 @@ def define(
         names=names,
         name_set=frozenset(names),
         required=tuple(entry.name for entry in msgspec.structs.fields(arguments) if entry.required),
-        decoder=msgspec.json.Decoder(arguments, dec_hook=_from_plain),
+        decoder=msgspec.json.Decoder(arguments, dec_hook=from_plain),
+        converts=converts,
         ordered=check_flag("ordered", ordered),
         skips=skips(on_failure),
         retry=policy(retry),
@@ -233,6 +240,9 @@ def _check_function(function: object) -> None:
     if inspect.isclass(function) or not callable(function):
         got = f"the class {function.__name__}" if inspect.isclass(function) else f"a {type(function).__name__}"
         raise ConfigurationError(f"task: expected a function, sync or async, got {got}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        name = getattr(function, "__name__", "task")
+        raise ConfigurationError(f"{name}: a handler must return, and this one yields: calling it would run nothing")
 
 
 def skips(on_failure: OnFailure | None) -> bool | None:
@@ -249,10 +259,23 @@ def _positive(field: str, duration: Duration) -> float:
 
 def _context_of(parameter: inspect.Parameter, hints: dict[str, Any]) -> type[Context] | None:
     hint = hints.get(parameter.name)
-    return hint if isinstance(hint, type) and issubclass(hint, Context) else None
+    if isinstance(hint, type) and issubclass(hint, Context):
+        return hint
+    if _has_context(hint):
+        raise ConfigurationError(f"{parameter.name}: expected Context or TxContext as its annotation, got {hint}")
+    return None
 
 
-def _arguments_type(kind: str, parameters: Sequence[inspect.Parameter], hints: dict[str, Any]) -> type[msgspec.Struct]:
+def _has_context(hint: Any) -> bool:
+    if isinstance(hint, type) and issubclass(hint, Context):
+        return True
+    return any(_has_context(part) for part in typing.get_args(hint))
+
+
+def _arguments_type(
+    kind: str, parameters: Sequence[inspect.Parameter], hints: dict[str, Any]
+) -> tuple[type[msgspec.Struct], dict[str, Convert]]:
+    converts: dict[str, Convert] = {}
     fields: list[Any] = [("type_", str, msgspec.field(default="", name="type"))]
     for parameter in parameters:
         if parameter.name in ("type", "type_"):
@@ -261,17 +284,23 @@ def _arguments_type(kind: str, parameters: Sequence[inspect.Parameter], hints: d
             )
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ConfigurationError(f"{kind}: expected named parameters only, got {parameter}")
-        hint = hints.get(parameter.name, Any)
+        if is_pydantic_field(parameter.default):
+            raise ConfigurationError(
+                f"{kind}: {parameter.name} has a pydantic Field as its default; write Annotated[…, Field(…)]"
+            )
+        hint, convert = read(kind, parameter.name, hints.get(parameter.name, Any))
+        if convert is not None:
+            converts[parameter.name] = convert
         if parameter.default is parameter.empty:
             fields.append((parameter.name, hint))
         else:
             fields.append((parameter.name, hint, msgspec.field(default_factory=partial(_same, parameter.default))))
     try:
         struct = msgspec.defstruct(f"{kind} arguments", fields, kw_only=True, forbid_unknown_fields=True)
-        msgspec.json.Decoder(struct, dec_hook=_from_plain)
+        msgspec.json.Decoder(struct, dec_hook=from_plain)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"{kind}: its parameters cannot be stored as JSON: {error}") from None
-    return struct
+    return struct, converts
 
 
 def _type_name(hint: Any) -> str:
@@ -282,16 +311,10 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _from_plain(kind: type, value: Any) -> Any:
-    if hasattr(kind, "model_validate"):
-        return kind.model_validate(value)
-    raise NotImplementedError(f"a {kind.__name__} cannot be read from JSON")
-
-
 def bind(definition: Definition, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by name; rejects unknown and missing ones."""
     names = definition.names
-    if not arguments and type(keywords) is dict and keywords.keys() == definition.name_set:
+    if not arguments and type(keywords) is dict and keywords.keys() == definition.name_set and not definition.converts:
         return keywords
     if len(arguments) > len(names):
         raise InvalidPayload("arguments", f"{definition.kind} takes {len(names)}, got {len(arguments)}")
@@ -307,4 +330,7 @@ def bind(definition: Definition, arguments: tuple[Any, ...], keywords: Mapping[s
     for name in definition.required:
         if name not in bound:
             raise InvalidPayload(name, f"is missing; {definition.kind} needs it")
+    for name, convert in definition.converts.items():
+        if name in bound:
+            bound[name] = convert(bound[name])
     return bound

@@ -7,6 +7,7 @@ import importlib
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -85,11 +86,12 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def served(app: Holdfast, queues: Sequence[str] = (), import_path: str | None = None) -> Served:
     """What a worker of this application serves: these queues, or by default those of its tasks."""
-    definitions = {kind: task.definition for kind, task in app.tasks.items()}
+    definitions = app._surrounded()
     if import_path is None and any(definition.runs is Runs.IN_PROCESS for definition in definitions.values()):
         import_path = import_path_of(app)
     chosen = list(queues) or sorted({definition.queue for definition in definitions.values()})
-    return Served(app._database, definitions, chosen, import_path, list(app.schedules.values()))
+    lifespan = partial(app._lifespan, app) if app._lifespan is not None else None
+    return Served(app._database, definitions, chosen, import_path, list(app.schedules.values()), lifespan)
 
 
 def import_path_of(app: Holdfast) -> str:

@@ -12,7 +12,7 @@ from holdfast.cli.worker import command
 from holdfast.worker.settings import POLL_MIN, WorkerSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "worker.md").read_text()
-NOT_SETTINGS = {"processes", "log_level", "pooler"}
+NOT_SETTINGS = {"processes", "log_level", "log_format", "pooler"}
 """Of the command: of no worker process, or of the application."""
 
 flags = {param.name: param for param in command.params if isinstance(param, click.Option)}
@@ -32,7 +32,7 @@ def test_the_defaults_are_those_of_the_settings(name: str) -> None:
     assert flag.help
 
 
-@pytest.mark.parametrize("name", sorted({*WorkerOptions.__annotations__, "processes", "log_level"}))
+@pytest.mark.parametrize("name", sorted({*WorkerOptions.__annotations__, "processes", "log_level", "log_format"}))
 def test_the_page_has_every_flag_with_its_default_and_its_variable(name: str) -> None:
     flag = flags[name]
     row = next(line for line in PAGE.splitlines() if line.startswith("| `-") and f"`{flag.opts[-1]}`" in line)

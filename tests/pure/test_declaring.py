@@ -1,9 +1,13 @@
 """Declaring tasks: what cannot be stored or called later is refused when the task is registered."""
 
 import inspect
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+import pydantic
 import pytest
 
 from holdfast import ConfigurationError, Context, Holdfast, InvalidInput, InvalidPayload, TxContext
@@ -71,6 +75,22 @@ def takes_positions(a: int, /) -> None: ...
 def takes_bytes_writer(a: memoryview) -> None: ...
 def takes_a_mystery(a: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821 - the point
 def takes_a_transaction(ctx: TxContext) -> None: ...
+async def takes_its_context_second(order_id: int, ctx: Context) -> None: ...
+async def may_take_a_context(ctx: Context | None, order_id: int) -> None: ...
+def takes_a_connection(order_id: int, connection: socket.socket) -> None: ...
+def takes_a_function(call: Callable[[], None] | None = None) -> None: ...
+def takes_one_deep_inside(items: list[dict[str, tuple[complex, ...]]]) -> None: ...
+def takes_numbers_as_keys(prices: dict[int, str]) -> None: ...
+def takes_a_field(cents: int = pydantic.Field(gt=0)) -> None: ...
+def takes_two_kinds_of_rules(a: Annotated[int, pydantic.Field(gt=0), msgspec.Meta(lt=9)]) -> None: ...
+
+
+def yields(order_id: int) -> Iterator[int]:
+    yield order_id
+
+
+async def yields_later(order_id: int) -> AsyncIterator[int]:
+    yield order_id
 
 
 @pytest.mark.parametrize(
@@ -82,6 +102,19 @@ def takes_a_transaction(ctx: TxContext) -> None: ...
         (takes_positions, "named parameters only"),
         (takes_a_mystery, "'Nowhere' is not defined.*import that name at run time"),
         (takes_a_transaction, "TxContext must be async"),
+        (takes_its_context_second, "the context must be the first parameter, got it as 'ctx'"),
+        (may_take_a_context, "ctx: expected Context or TxContext as its annotation"),
+        (
+            takes_a_connection,
+            "connection cannot be stored: a socket cannot be read from JSON; take what",
+        ),
+        (takes_a_function, "call cannot be stored"),
+        (takes_one_deep_inside, "items cannot be stored: a complex"),
+        (takes_numbers_as_keys, "prices cannot be stored: the keys of JSON objects are text"),
+        (takes_a_field, r"cents has a pydantic Field as its default; write Annotated\[…, Field"),
+        (takes_two_kinds_of_rules, "a has rules of msgspec and of pydantic"),
+        (yields, "yields: a handler must return, and this one yields"),
+        (yields_later, "yields_later: a handler must return, and this one yields"),
         (lambda: None, "pass name="),
         (partial(takes_many), "pass name="),
         ("greet", r"expected a function, got text; write @hf.task\(name='greet'\)"),

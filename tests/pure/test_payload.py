@@ -5,10 +5,12 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,6 +168,119 @@ def test_typed_arguments_come_back_as_they_went() -> None:
         "by_id": {UUID(int=1): 1},
     }
     assert typed.definition.decode(stored(typed, **arguments), 1) == arguments | {"maybe": None}
+
+
+@dataclass
+class Folder:
+    path: Path
+    digests: frozenset[bytes]
+
+
+@app.task
+def soft(
+    tags: set[str],
+    raw: bytes,
+    path: Path,
+    folder: Folder | None = None,
+    paths: list[PurePosixPath] | None = None,
+    ids: set[UUID] | None = None,
+) -> None: ...
+
+
+def test_sets_bytes_and_paths_come_back_as_they_went() -> None:
+    arguments = {
+        "tags": {"b", "a", "c"},
+        "raw": b"\0\xff",
+        "path": Path("/srv/a.csv"),
+        "folder": Folder(Path("b"), frozenset({b"y", b"x"})),
+        "paths": [PurePosixPath("c")],
+        "ids": {UUID(int=2), UUID(int=1)},
+    }
+    assert soft.definition.decode(stored(soft, **arguments), 1) == arguments
+    assert soft.definition.decode(stored(soft, set(), b"", Path()), 1)["folder"] is None
+    assert stored(soft, {"b", "a"}, b"x", Path("p")) == '{"type":"soft","tags":["a","b"],"raw":"eA==","path":"p"}'
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"raw": "not base64!"}, "raw"),
+        ({"path": 7}, "path"),
+        ({"tags": {1}}, "tags[0]"),
+        ({"path": b"p"}, "path"),
+        ({"tags": b"abc"}, "tags"),
+        ({"folder": object()}, "folder"),
+    ],
+)
+def test_what_does_not_fit_them_is_refused_by_name(wrong: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidPayload) as refused:
+        stored(soft, **({"tags": set(), "raw": b"", "path": Path("p")} | wrong))
+    assert refused.value.field.startswith(field)
+
+
+def test_bytes_are_no_text() -> None:
+    @app.task(name="takes_text")
+    def takes_text(text: str) -> None: ...
+
+    with pytest.raises(InvalidPayload, match="text: is bytes"):
+        stored(takes_text, b"abc")
+
+
+class Order(pydantic.BaseModel):
+    id: int
+
+
+@app.task
+def ruled(
+    cents: Annotated[int, pydantic.Field(gt=0)] = 1,
+    few: list[Annotated[str, pydantic.Field(max_length=3)]] | None = None,
+    short: Annotated[str, msgspec.Meta(max_length=3)] = "",
+    positive: pydantic.PositiveInt = 1,
+    raw: Annotated[bytes, pydantic.Field(max_length=2)] = b"",
+    when: Annotated[datetime | None, pydantic.Field(description="then")] = None,
+    tags: Annotated[set[str], pydantic.Field(min_length=1)] = frozenset("a"),  # type: ignore[assignment]
+    orders: Annotated[list[Order], pydantic.Field(max_length=1)] = [],  # noqa: B006 - never changed
+) -> None: ...
+
+
+def test_rules_of_pydantic_and_of_msgspec_hold() -> None:
+    arguments = {
+        "cents": 5, "few": ["abc"], "short": "abc", "positive": 2, "raw": b"\xff\xfe", "tags": {"b", "a"},
+        "when": datetime(2030, 1, 1, tzinfo=UTC), "orders": [Order(id=1)],
+    }  # fmt: skip
+    assert ruled.definition.decode(stored(ruled, **arguments), 1) == arguments
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"cents": 0}, "greater than 0"),
+        ({"cents": "5"}, "valid integer"),
+        ({"few": ["abcd"]}, "at most 3 characters"),
+        ({"short": "abcd"}, "length <= 3"),
+        ({"positive": -1}, "greater than 0"),
+        ({"raw": b"abc"}, "at most 2 bytes"),
+        ({"tags": set()}, "at least 1 item"),
+        ({"orders": [Order(id=1)] * 2}, "at most 1 item"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_by_name(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidPayload, match=said) as refused:
+        stored(ruled, **wrong)
+    assert refused.value.field == next(iter(wrong))
+    plain = msgspec.json.encode({"type": "ruled"} | {name: to_plain(value) for name, value in wrong.items()}).decode()
+    with pytest.raises(InvalidPayload, match=said):
+        ruled.definition.decode(plain, 1)
+
+
+def to_plain(value: Any) -> Any:
+    return [each.model_dump() for each in value] if isinstance(value, list) and isinstance(value[0], Order) else value
+
+
+def test_results_may_be_sets_bytes_and_paths() -> None:
+    assert encode_value("result", {"a": {2, 1}, "b": b"x", "c": [Path("p")]}) == '{"a":[1,2],"b":"eA==","c":["p"]}'
+    with pytest.raises(InvalidPayload, match=r"result\.a: is a object"):
+        encode_value("result", {"a": object(), "b": {1}})
 
 
 def test_the_payload_has_the_seeds_shape() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import holdfast
 
 NAMES = {
+    "CallNext", "CallNextSync",
     "Backoff", "Cancelled", "ConfigurationError", "Contended", "Context", "EmbeddedWorker", "EnqueueOptions", "Fail",
     "Holdfast", "HoldfastError", "IdempotencyConflict", "InvalidInput", "InvalidPayload", "Job", "JobState",
     "LeaseLost", "Limits", "NewJob", "NotFound", "NotInTransaction", "Retry", "ScheduleOptions", "ScheduleState",

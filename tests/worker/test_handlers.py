@@ -234,8 +234,8 @@ async def test_work_whose_result_cannot_be_stored_is_not_done_again(hf: Holdfast
 
     async with hf.worker(**FAST):
         job = await endless.enqueue()
-        await ended(inbox, job.id, status="failed")
-    assert "result" in inbox.job(job.id)["last_error"]
+        await ended(inbox, job.id, status="dead_letter")
+    assert "its result cannot be stored: result: is nan" in inbox.job(job.id)["last_error"]
     assert len(runs) == 1
 
 

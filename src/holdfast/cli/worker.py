@@ -11,7 +11,7 @@ from ..errors import ConfigurationError
 from ..loading import load_app, loop_factory, served
 from ..processes.supervisor import Supervisor
 from ..worker.exit_codes import CONFIGURATION
-from ..worker.logs import log_to_stderr
+from ..worker.logs import LogFormat, log_to_stderr
 from ..worker.settings import WorkerOptions, WorkerSettings
 from .common import DURATION, complain, pooler_option
 
@@ -38,13 +38,15 @@ log = logging.getLogger("holdfast.worker")
               help="Listen for wake-ups, so that an idle worker starts a job at once. Polling goes on.")  # fmt: skip
 @click.option("--log-level", default="INFO", show_default=True,
               type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), help="Least severe lines to log.")  # fmt: skip
+@click.option("--log-format", default="text", show_default=True, type=click.Choice(["text", "json"]),
+              help="Lines for people, or one JSON object per line.")  # fmt: skip
 @pooler_option
-def command(app: str, processes: int, log_level: str, **options: Unpack[WorkerOptions]) -> None:
+def command(app: str, processes: int, log_level: str, log_format: LogFormat, **options: Unpack[WorkerOptions]) -> None:
     """Run the jobs of APP, given as module:attribute, until SIGTERM or Ctrl-C; a second one stops at once.
 
     A supervisor renews the leases and monitors the worker processes. If one dies, its jobs are handed back at once.
     """
-    log_to_stderr(log_level)
+    log_to_stderr(log_level, log_format)
     if processes < 1:
         raise click.BadParameter(f"expected at least 1, got {processes}", param_hint="--processes")
     try:

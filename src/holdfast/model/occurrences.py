@@ -77,6 +77,9 @@ class Subscriber:
     def worker_failed(self, worker: str, error: BaseException) -> None:
         """An error of the worker itself, not of a handler; it stops."""
 
+    def lifespan_failed(self, worker: str, error: BaseException) -> None:
+        """The application's lifespan ended with an error, while the worker ran or when it was left."""
+
     def registration_failed(self, worker: str, status: str, error: Exception) -> None:
         """The worker's new status could not be written to the registry."""
 
@@ -96,6 +99,9 @@ class Subscriber:
 
     def timed_out(self, claim: Claim) -> None:
         """An attempt ran longer than its timeout, and was stopped."""
+
+    def blocked(self, claim: Claim, seconds: float) -> None:
+        """An async handler kept the event loop from running anything else, for this long."""
 
     def overdue(self, held: Holding, pid: int | None) -> None:
         """A handler is over its timeout and its grace period. Its process `pid` is killed; None: its lease expires."""

@@ -16,7 +16,7 @@ What the worker makes of that is an `Outcome`, and each has one statement (inbox
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -42,6 +42,8 @@ class Snooze(_Ending):
     """
 
     __match_args__ = ("delay",)
+    gives_attempt_back = True
+    """So it cannot replace a handler's error; see `middleware`."""
 
     def __init__(self, delay: Duration) -> None:
         seconds(delay, "Snooze.delay")
@@ -98,7 +100,7 @@ class Final(StrEnum):
     """What is archived of a job that did not complete."""
 
     FAILED = "failed"
-    """Its handler returned or raised `Fail`, or its result cannot be stored."""
+    """Its handler returned or raised `Fail`."""
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     DISCARDED = "discarded"
@@ -129,6 +131,8 @@ class AttemptFailed:
     """Seconds until the next attempt; None: the backoff decides."""
     give_up: bool = False
     """Make it a dead letter now, even if it has attempts left?"""
+    cause: BaseException | None = field(default=None, compare=False, repr=False)
+    """What was raised, for the log. It keeps the handler's frames alive, so it is dropped as soon as it is logged."""
 
     def last_error(self, limits: Limits = DEFAULT_LIMITS) -> str:
         return trim(f"{self.error}: {self.message}" if self.message else self.error, limits.error_bytes)
@@ -165,7 +169,7 @@ def failure(error: BaseException) -> AttemptFailed:
         trace = "".join(traceback.format_exception(error, limit=-20))
     except Exception:
         trace = ""
-    return AttemptFailed(name, message, trace)
+    return AttemptFailed(name, message, trace, cause=error)
 
 
 def trim(text: str, size: int) -> str:

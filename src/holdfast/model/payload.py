@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -29,7 +30,29 @@ def encode(kind: str, arguments: dict[str, Any], limits: Limits = DEFAULT_LIMITS
 
 def encode_value(field: str, value: Any, limits: Limits = DEFAULT_LIMITS) -> str | None:
     """Return a result or a header as JSON text; None stays None."""
-    return None if value is None else _encode(field, _plain(value, field, 1, limits), limits)
+    if value is None:
+        return None
+    if not _is_plain(value, limits.depth):
+        value = _plain(softened(value, binary=True, paths=True), field, 1, limits)
+    return _encode(field, value, limits)
+
+
+def softened(value: Any, *, binary: bool, paths: bool) -> Any:
+    """Return the value with sets as sorted lists and, if asked for, bytes as base64 and paths as text. What is not
+    storable for another reason is returned unchanged: `_plain` says what is wrong and where."""
+
+    def convert(part: Any) -> Any:
+        if paths and isinstance(part, PurePath):
+            return str(part)
+        if hasattr(part, "model_dump"):
+            return part.model_dump(mode="json")
+        raise TypeError
+
+    kept = (datetime, Decimal) if binary else (datetime, Decimal, bytes, bytearray, memoryview)
+    try:
+        return msgspec.to_builtins(value, builtin_types=kept, enc_hook=convert, order="deterministic")
+    except Exception:
+        return value
 
 
 def _encode(field: str, plain: Any, limits: Limits) -> str:
@@ -131,10 +154,12 @@ def _scalar(value: Any, path: str) -> Any:
             return value
         case bytes() | bytearray() | memoryview():
             raise InvalidPayload(
-                path, "is bytes, which JSON cannot represent; encode it yourself, for example as base64"
+                path, "is bytes, which JSON cannot represent; annotate it as bytes, which are stored as base64"
             )
         case set() | frozenset():
-            raise InvalidPayload(path, "is a set, whose order changes from run to run; pass a sorted list")
+            raise InvalidPayload(
+                path, "is a set, whose order changes between runs; annotate it as one, or pass a sorted list"
+            )
         case datetime() if value.utcoffset() is None:
             raise InvalidPayload(
                 path, "is a datetime without a time zone; use datetime.now(timezone.utc) or attach one"

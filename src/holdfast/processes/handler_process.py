@@ -8,6 +8,7 @@ code can run.
 from __future__ import annotations
 
 import io
+import logging
 import os
 import signal
 import socket
@@ -15,21 +16,27 @@ import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Mapping
+from contextlib import ExitStack
+from contextvars import copy_context
 from typing import Any, cast
 
 import msgspec
 
-from ..context import Context
+from ..app import Holdfast
+from ..context import NO_STATE, Context
 from ..definitions import Definition
 from ..errors import Cancelled, ConfigurationError, HoldfastError, LeaseLost, Timeout
 from ..loading import import_module, load_app
+from ..middleware import surround
 from ..model.job import Claim
 from ..model.questions import Question
 from ..worker.attempts.deciding import OnceBusy, raised, returned
 from ..worker.exit_codes import CONFIGURATION, ORPHANED, SHORT, is_shortage
 from ..worker.handler_processes import protocol
-from ..worker.logs import log_to_stderr
+from ..worker.logs import current, log_to_stderr, mark_records
 from ..worker.parent_death import die_with
+
+log = logging.getLogger("holdfast.worker")
 
 _STOPS: dict[str, type[LeaseLost | Cancelled | Timeout]] = {
     "LeaseLost": LeaseLost,
@@ -41,7 +48,8 @@ _STOPS: dict[str, type[LeaseLost | Cancelled | Timeout]] = {
 def main() -> int:
     start = msgspec.json.decode(os.environ.pop("HOLDFAST_HANDLER_PROCESS").encode(), type=protocol.Start)
     die_with(start.parent)
-    log_to_stderr(start.log_level)
+    log_to_stderr(start.log_level, start.log_format)
+    mark_records()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # it is killed in the end, which would lose buffered output
     # Not SIG_IGN: programs that a handler starts would inherit it.
@@ -52,17 +60,20 @@ def main() -> int:
     for fd in (start.socket_fd, start.pipe_fd):
         os.set_inheritable(fd, False)
     wire = Wire(socket.socket(fileno=start.socket_fd))
-    try:
-        definitions = _load(start)
-    except ConfigurationError as error:
-        wire.send(protocol.Refused(str(error)))
-        return CONFIGURATION
-    except Exception as error:
-        if not is_shortage(error):
-            raise
-        traceback.print_exc()
-        return SHORT
-    Handlers(wire, definitions, start.pipe_fd).serve()
+    with ExitStack() as lifespan:
+        try:
+            app = _load(start)
+            state = _enter(app, lifespan)
+        except ConfigurationError as error:
+            wire.send(protocol.Refused(str(error)))
+            return CONFIGURATION
+        except Exception as error:
+            if not is_shortage(error):
+                raise
+            traceback.print_exc()
+            return SHORT
+        definitions = {kind: surround(task.definition, app._middleware) for kind, task in app.tasks.items()}
+        Handlers(wire, definitions, start.pipe_fd, state).serve()
     return 0
 
 
@@ -81,12 +92,24 @@ def _own_signals() -> None:
     _unblock_signals()
 
 
-def _load(start: protocol.Start) -> Mapping[str, Definition]:
+def _load(start: protocol.Start) -> Holdfast:
     sys.path[:] = start.path
     app = load_app(start.app)
     for module in start.modules:
         import_module(module)
-    return {kind: task.definition for kind, task in app.tasks.items()}
+    return app
+
+
+def _enter(app: Holdfast, lifespan: ExitStack) -> Any:
+    if app._lifespan_sync is None:
+        return NO_STATE
+    try:
+        return lifespan.enter_context(app._lifespan_sync(app))
+    except Exception as error:
+        if is_shortage(error):
+            raise
+        log.error("lifespan_sync could not be entered", exc_info=error)
+        raise ConfigurationError(f"lifespan_sync could not be entered: {type(error).__name__}: {error}") from None
 
 
 class Wire:
@@ -130,8 +153,9 @@ class Wire:
 class Handlers:
     """Runs attempts, one after the other; also the desk for their contexts."""
 
-    def __init__(self, wire: Wire, definitions: Mapping[str, Definition], pipe_fd: int) -> None:
+    def __init__(self, wire: Wire, definitions: Mapping[str, Definition], pipe_fd: int, state: Any) -> None:
         self._wire = wire
+        self.state = state
         self._definitions = definitions
         self._pipe_fd = pipe_fd
         self._pid = os.getpid()
@@ -146,9 +170,10 @@ class Handlers:
         while True:
             order = self._wire.receive()
             assert isinstance(order, protocol.Run)
-            self._wire.send(self._run(order.claim))
+            self._wire.send(copy_context().run(self._run, order.claim))
 
     def _run(self, claim: Claim) -> protocol.Ended | protocol.GaveIn:
+        current.set(claim)
         context = Context(claim, self)
         self._context = context
         self._tell(context)  # it may have been stopped before it began

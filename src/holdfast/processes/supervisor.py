@@ -32,6 +32,7 @@ from ..worker.leases import ledger as marks
 from ..worker.leases.keeper import Keeper, Kept
 from ..worker.leases.ledger import Held, Ledger
 from ..worker.log_lines import LogLines
+from ..worker.logs import chosen_format
 from ..worker.served import Served
 from ..worker.settings import WorkerSettings
 from ..worker.spawning import Process
@@ -205,6 +206,7 @@ class WorkerPlace:
             bell_fd=bell,
             parent=os.getpid(),
             log_level=supervisor._log_level,
+            log_format=chosen_format(),
             isolation=self._isolation,
         )
         environment = {**os.environ, "HOLDFAST_WORKER_PROCESS": msgspec.json.encode(start).decode()}

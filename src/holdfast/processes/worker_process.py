@@ -28,7 +28,8 @@ from ..ownership import members
 from ..worker.engine import Engine
 from ..worker.exit_codes import CONFIGURATION, ORPHANED
 from ..worker.leases.ledger import Ledger
-from ..worker.logs import log_to_stderr
+from ..worker.lifespan import LifespanFailed
+from ..worker.logs import LogFormat, log_to_stderr
 from ..worker.parent_death import die_with
 from ..worker.served import Served
 from ..worker.settings import Suspects, WorkerSettings
@@ -47,6 +48,7 @@ class Start(msgspec.Struct, frozen=True):
     """To tell the supervisor that the ledger has changed; the byte does not matter."""
     parent: int
     log_level: str = "INFO"
+    log_format: LogFormat = "text"
     isolation: bool = False
     """Run suspects, and nothing else?"""
 
@@ -54,7 +56,7 @@ class Start(msgspec.Struct, frozen=True):
 def main() -> int:
     start = msgspec.json.decode(os.environ.pop("HOLDFAST_WORKER_PROCESS").encode(), type=Start)
     die_with(start.parent)
-    log_to_stderr(start.log_level)
+    log_to_stderr(start.log_level, start.log_format)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what Ctrl-C means
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     try:
@@ -63,7 +65,7 @@ def main() -> int:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_Process(serves, settings, start).run())
     except ConfigurationError as error:
-        log.error("%s", error)
+        log.error("%s", error, exc_info=error.error if isinstance(error, LifespanFailed) else None)
         return CONFIGURATION
 
 

@@ -14,6 +14,7 @@ from ..ownership import members
 from .engine import Engine
 from .leases.keeper import Keeper, Kept
 from .leases.ledger import Held, Ledger
+from .lifespan import LifespanFailed
 from .log_lines import LogLines
 from .served import Served
 from .settings import WorkerSettings
@@ -43,7 +44,10 @@ class EmbeddedWorker:
     async def start(self) -> None:
         """Start it; `async with hf.worker():` does this, and `stop`, by itself."""
         loop = asyncio.get_running_loop()
-        await self.engine.start()
+        try:
+            await self.engine.start()
+        except LifespanFailed as failed:
+            raise failed.error from None
         kept = Kept(
             self._ledger,
             read_notices=lambda: _later(loop, self.engine.read_notices),

@@ -34,7 +34,9 @@ from .claiming.in_place import InPlace
 from .claiming.isolated import IsolatedClaiming
 from .claiming.loops import Claiming
 from .leases.ledger import Ledger
+from .lifespan import LifespanTask
 from .log_lines import LogLines
+from .logs import mark_records
 from .served import Served
 from .settings import Suspects, WorkerSettings
 from .tally import Tally
@@ -89,6 +91,7 @@ class Engine:
         self._completer.vacate = self._hands.vacate = self.claiming.vacate
         self._completer.freed = self._hands.demand.set
         self._runner: JobRunner
+        self._lifespan = LifespanTask(served.lifespan, self._lifespan_failed)
         self._hand_tasks: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
         self._watching: asyncio.Task[None] | None = None
@@ -99,6 +102,7 @@ class Engine:
 
     async def start(self) -> None:
         """Check the server, register, and begin to claim."""
+        mark_records()
         try:
             await self._enter()
         except Exception as error:
@@ -128,13 +132,17 @@ class Engine:
             await migrate.check(connection, self._database.schema)
         finally:
             await connection.close()
-        self._runner = JobRunner(self._database, self._definitions, self.settings, self.occurrences, self._address)
+        state = await self._lifespan.enter()
+        self._runner = JobRunner(
+            self._database, self._definitions, self.settings, self.occurrences, self._address, state
+        )
         try:
             await self._runner.start()
             await declare(self._write_link, map(_declared, self._definitions.values()))
             await members.register(self._write_link, self.name, self.metadata())  # and connect it, before it is needed
         except BaseException:
             await self._runner.close()
+            await self._lifespan.leave()
             await self._write_link.close()
             raise
 
@@ -206,6 +214,7 @@ class Engine:
         await self._runner.close()
         await self._hand_back_unknown()
         await self.claiming.give_away_vacated()
+        await self._lifespan.leave()
         if self._watching is not None:  # last: it shows the keeper that this loop runs
             self._watching.cancel()
         self._publish()
@@ -257,6 +266,10 @@ class Engine:
         counters.running, counters.ready = self._hands.running, self._hands.ready
         counters.rescans = self.claimer.rescans
         self.tally.publish(self.ledger)
+
+    def _lifespan_failed(self, error: BaseException) -> None:
+        self.occurrences.lifespan_failed(self.name, error)
+        self.on_failure(error)
 
     def _loop_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:

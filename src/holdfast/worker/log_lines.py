@@ -12,8 +12,9 @@ from ..db.database import in_one_line
 from ..errors import Contended, InvalidInput, Unreachable
 from ..model.job import Claim, Hold, Holding
 from ..model.occurrences import Outage, Part, Subscriber, Swept
-from ..model.outcome import AttemptFailed, Outcome
+from ..model.outcome import AttemptFailed, Outcome, trim
 from ..model.report import Report
+from .logs import about
 from .waking.listener import PROBE_EVERY, Deaf
 
 worker_log = logging.getLogger("holdfast.worker")
@@ -22,6 +23,10 @@ listener_log = logging.getLogger("holdfast.listener")
 housekeeping_log = logging.getLogger("holdfast.housekeeping")
 schedules_log = logging.getLogger("holdfast.schedules")
 supervisor_log = logging.getLogger("holdfast.supervisor")
+
+
+MOST_TEXT = 64 * 1024
+"""Bytes of an error's text that are logged."""
 
 
 class LogLines(Subscriber):
@@ -38,6 +43,9 @@ class LogLines(Subscriber):
 
     def worker_failed(self, worker: str, error: BaseException) -> None:
         worker_log.error("the worker cannot go on", exc_info=error)
+
+    def lifespan_failed(self, worker: str, error: BaseException) -> None:
+        worker_log.error("the lifespan of worker %s ended with an error; the worker stops", worker, exc_info=error)
 
     def registration_failed(self, worker: str, status: str, error: Exception) -> None:
         if status == "alive":
@@ -62,15 +70,33 @@ class LogLines(Subscriber):
             supervisor_log.error("job %s is over its timeout and does not stop; killing process %s", held.id, pid)
 
     def failed(self, claim: Claim, failure: AttemptFailed) -> None:
-        words = failure.last_error()
-        worker_log.info("%s %s attempt %s failed: %r", claim.kind, claim.id, claim.attempt, words)
+        with about(claim):
+            worker_log.warning(
+                "%s %s attempt %s of %s failed: %s",
+                claim.kind, claim.id, claim.attempt, claim.max_attempts, _in_short(failure.last_error()),
+                exc_info=_raised(failure),
+            )  # fmt: skip
 
     def ended(self, endings: Sequence[tuple[Claim, Outcome]], report: Report[Claim]) -> None:
+        if not report.dead:
+            return
+        outcomes = {claim.id: outcome for claim, outcome in endings}
         for claim, error in report.dead:
-            words = error.partition("\n")[0][:200]
+            failure = outcomes.get(claim.id)
+            with about(claim):
+                worker_log.error(
+                    "%s %s is a dead letter after attempt %s: %s",
+                    claim.kind, claim.id, claim.attempt, _in_short(error),
+                    exc_info=_raised(failure) if isinstance(failure, AttemptFailed) else None,
+                )  # fmt: skip
+
+    def blocked(self, claim: Claim, seconds: float) -> None:
+        with about(claim):
             worker_log.warning(
-                "%s %s is a dead letter after attempt %s: %s", claim.kind, claim.id, claim.attempt, words
-            )
+                "%s %s blocked the event loop for %.1f s: nothing else ran in this worker; use "
+                "asyncio.to_thread, or make the handler a plain function, which runs in a thread",
+                claim.kind, claim.id, seconds,
+            )  # fmt: skip
 
     def ending_lost(self, claim: Claim) -> None:
         worker_log.warning(
@@ -178,9 +204,10 @@ class LogLines(Subscriber):
 
     def swept(self, rows: Sequence[Swept]) -> None:
         for row in rows:
-            housekeeping_log.warning(
-                "swept %s: worker %s lost generation %s, now %s", row.id, row.worker, row.generation, row.status
-            )
+            housekeeping_log.log(
+                logging.ERROR if row.status == "dead_letter" else logging.WARNING,
+                "swept %s: worker %s lost generation %s, now %s", row.id, row.worker, row.generation, row.status,
+            )  # fmt: skip
 
     def session_ended(self, pid: int, name: str) -> None:
         housekeeping_log.warning("ended session %s (%s), whose lease expired inside a transaction", pid, name)
@@ -226,4 +253,27 @@ class LogLines(Subscriber):
 
     def recovered(self, worker: str, report: Report[Hold]) -> None:
         for hold, error in report.dead:
-            supervisor_log.warning("job %s is a dead letter: %s", hold.id, error)
+            supervisor_log.error("job %s is a dead letter: %s", hold.id, error)
+
+
+def _in_short(error: str) -> str:
+    return error.partition("\n")[0][:200]
+
+
+class _Traceback(Exception):
+    """Of an error in a handler process, from which only text comes back; as concurrent.futures shows it."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+def _raised(failure: AttemptFailed) -> BaseException | None:
+    """What the handler raised, or a stand-in of the same name if that is not here, or is not fit to be logged."""
+    cause, trace = failure.cause, failure.trace
+    if not trace or (cause is not None and trim(trace, MOST_TEXT) == trace):
+        return cause
+    named = type(trim(failure.error, 256).replace("\0", ""), (Exception,), {"__module__": "builtins"})
+    error: BaseException = named(trim(failure.message, MOST_TEXT))
+    if cause is None:
+        error.__cause__ = _Traceback(trim(trace, MOST_TEXT))
+    return error.with_traceback(cause.__traceback__ if cause is not None else None)

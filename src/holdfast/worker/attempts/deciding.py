@@ -2,6 +2,7 @@
 
 returned        the handler's value
 raised          the handler's exception
+ended_transaction  it committed or rolled back `ctx.tx` itself
 stopped         it was told to stop, and did
 unstarted       it was claimed, and is not run
 process_gone    the process around it ended
@@ -44,6 +45,8 @@ PUT_OFF = 5.0
 
 class OnceBusy(Exception):
     """Another live attempt is inside the once() block."""
+
+    gives_attempt_back = True
 
 
 class Draining(Exception):
@@ -96,7 +99,22 @@ def returned(value: Any) -> Outcome:
         return Completed(payload.encode_value("result", value))
     except InvalidPayload as refused:
         # Its work is done: a retry would repeat the effects and end the same way.
-        return Ended(Final.FAILED, f"the handler finished, but its result cannot be stored: {refused}")
+        return AttemptFailed(
+            "UnstorableResult",
+            f"the handler finished, but its result cannot be stored: {refused}; it is not retried",
+            give_up=True,
+        )
+
+
+def ended_transaction(error: BaseException | None = None) -> AttemptFailed:
+    """`error`: what the handler raised afterwards. A retry might repeat what it has committed."""
+    return AttemptFailed(
+        "TransactionEnded",
+        "the handler ended the transaction of ctx.tx itself, so its writes were not fenced and did not commit with the "
+        "ending; leave COMMIT and ROLLBACK to Holdfast. It is not retried: what it wrote may be committed",
+        give_up=True,
+        cause=error,
+    )
 
 
 def _asked_for(ending: Snooze | Fail) -> Outcome:
@@ -147,7 +165,7 @@ def stopped(reason: Stop, attempt: int = 1, retry: Backoff | None = None) -> Out
         case Cancelled():
             return Ended(Final.CANCELLED, str(reason))
         case Timeout():
-            return _judged(AttemptFailed("Timeout", str(reason)), reason, attempt, retry)
+            return _judged(AttemptFailed("Timeout", str(reason), cause=reason), reason, attempt, retry)
         case Draining():
             return HandedBack()
         case _:

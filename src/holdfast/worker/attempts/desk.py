@@ -17,8 +17,9 @@ from .deciding import OnceBusy
 class WorkerDesk:
     """See `context.Desk`."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, state: Any) -> None:
         self._runner = runner
+        self.state = state
         self._loop = asyncio.get_running_loop()
 
     async def ask(self, claim: Claim, question: Question) -> bool:

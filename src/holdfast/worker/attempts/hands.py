@@ -23,6 +23,7 @@ from ..leases import ledger as marks
 from ..leases.ledger import Ledger
 from ..settings import WorkerSettings
 from .completer import Completer
+from .contexts import BLOCKS
 from .deciding import Draining, Unstarted, unstarted
 from .runner import JobRunner
 from .running import Running
@@ -192,7 +193,7 @@ class Hands:
             return
         definition = self._definitions[claim.kind]
         began = time.perf_counter()
-        running = Running(claim, math.inf, hand, definition.stoppable)
+        running = Running(claim, math.inf, hand, definition.stoppable, began)
         if definition.runs in LATER:
             self._ledger.start(claim.slot, 0)
             running.begins = lambda: self._start_clock(running, definition)
@@ -208,6 +209,8 @@ class Hands:
         outcome = await self._runner.run(running)
         del self._running[claim.slot]
         took = time.perf_counter() - began
+        if took > BLOCKS and definition.runs is Runs.ON_LOOP and not running.waited:
+            self._occurrences.blocked(claim, took)
         # Fast when handlers get slower, slowly when they get faster.
         self._handler_time += (took - self._handler_time) * (0.5 if took > self._handler_time else 0.1)
         if outcome is None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
+from ...context import NO_STATE
 from ...db.database import Database
 from ...definitions import Definition, Runs
 from ...errors import Cancelled, Timeout
@@ -32,12 +34,13 @@ class JobRunner:
         settings: WorkerSettings,
         occurrences: Occurrences,
         address: str | None = None,
+        state: Any = NO_STATE,
     ) -> None:
         self._occurrences = occurrences
         transactions = Transactions(database, settings, occurrences)
-        desk = WorkerDesk(transactions)
+        desk = WorkerDesk(transactions, state)
         self._ways: dict[Runs, Way] = {
-            Runs.ON_LOOP: OnLoop(desk),
+            Runs.ON_LOOP: OnLoop(desk, occurrences),
             Runs.IN_THREAD: InThread(desk, settings.concurrency),
             Runs.IN_TRANSACTION: InTransaction(desk, database, transactions, occurrences),
         }
@@ -59,6 +62,7 @@ class JobRunner:
                 return self._raised(running, error)
             if running.reason is None or not running.cancellable:
                 raise  # the worker ends; a thread may still be running
+            running.reason.__traceback__ = error.__traceback__  # the log shows where it waited
             return self._stopped(running)
         except GaveIn:
             return self._stopped(running)
@@ -75,7 +79,7 @@ class JobRunner:
         if isinstance(running.reason, Timeout):
             self._occurrences.timed_out(running.claim)
         definition, _ = self._how[running.claim.kind]
-        return stopped(running.reason, running.claim.attempt, definition.retry)
+        return self._report(running, stopped(running.reason, running.claim.attempt, definition.retry))
 
     def _raised(self, running: Running, error: BaseException) -> Outcome:
         if isinstance(error, Uncommon):
@@ -88,6 +92,8 @@ class JobRunner:
     def _report(self, running: Running, outcome: Reported) -> Reported:
         if isinstance(outcome, AttemptFailed):
             self._occurrences.failed(running.claim, outcome)
+            if outcome.cause is not None and not outcome.give_up and running.claim.attempt < running.claim.max_attempts:
+                return cast(Reported, replace(outcome, cause=None))  # not the last attempt: it is not logged again
         return outcome
 
     async def close(self) -> None:

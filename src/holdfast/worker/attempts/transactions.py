@@ -35,6 +35,10 @@ SETTLED = 1.0
 one transaction may begin while the next cannot."""
 
 
+ATTEMPT = "holdfast.attempt"
+"""A setting of the transaction: the name of its attempt. It is gone once the transaction has ended."""
+
+
 class Unbegun(Exception):
     """No transaction could be started: the handler was not called."""
 
@@ -89,7 +93,8 @@ class Transactions:
         connection: Any = None
         try:
             connection = await self._acquire()
-            connection.begin_with(f"{name_session(name)}; {end_if_idle(idle)}", self._settings.deadline)
+            opening = f"{name_session(name)}; {end_if_idle(idle)}; set local {ATTEMPT} = '{name}'"
+            connection.begin_with(opening, self._settings.deadline)
             transaction = connection.transaction(isolation="read_committed")
             await transaction.start()
         except BaseException as error:

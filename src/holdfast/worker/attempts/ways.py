@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from time import perf_counter
 from typing import Any, Protocol
 
 import asyncpg
@@ -17,14 +19,17 @@ from ...context import Context, Desk, TxContext
 from ...db.database import PIN_PLANS, Connection, Database
 from ...definitions import Definition
 from ...errors import LeaseLost
-from ...inbox import ending
+from ...inbox import ending, sessions
+from ...model.job import Claim
 from ...model.occurrences import Occurrences
-from ...model.outcome import Outcome
+from ...model.outcome import AttemptFailed, Outcome
 from ...probes import probe
 from ..handler_processes.pool import HandlerProcesses
-from .deciding import Unstarted, returned, unstarted
+from ..logs import current
+from .contexts import BLOCKS, in_own_context
+from .deciding import Unstarted, ended_transaction, returned, unstarted
 from .running import Running
-from .transactions import Transactions, Unbegun
+from .transactions import ATTEMPT, Transactions, Unbegun
 
 
 class Way(Protocol):
@@ -49,8 +54,9 @@ class Uncommon(Exception):
 
 
 class OnLoop:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, occurrences: Occurrences) -> None:
         self._desk = desk
+        self._occurrences = occurrences
 
     async def start(self) -> None: ...
 
@@ -60,9 +66,10 @@ class OnLoop:
         probe("run.before")
         if definition.wants_context:
             running.context = Context(claim, self._desk)
-            value = await definition.function(running.context, **arguments)
+            coroutine = definition.function(running.context, **arguments)
         else:
-            value = await definition.function(**arguments)
+            coroutine = definition.function(**arguments)
+        value = await in_own_context(running, coroutine, self._occurrences.blocked)
         probe("run.after")
         return returned(value)
 
@@ -87,7 +94,9 @@ class InThread:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._most, thread_name_prefix="holdfast")
         loop = asyncio.get_running_loop()
-        value, error = await loop.run_in_executor(self._threads, _invoke, definition.function, context, arguments)
+        value, error = await loop.run_in_executor(
+            self._threads, copy_context().run, _invoke, claim, definition.function, context, arguments
+        )
         if error is not None:
             raise error
         probe("run.after")
@@ -99,9 +108,10 @@ class InThread:
 
 
 def _invoke(
-    function: Callable[..., Any], context: tuple[Context, ...], arguments: dict[str, Any]
+    claim: Claim, function: Callable[..., Any], context: tuple[Context, ...], arguments: dict[str, Any]
 ) -> tuple[Any, BaseException | None]:
     """The result, or what was raised: as a value, because a future rejects StopIteration and would wait forever."""
+    current.set(claim)
     try:
         return function(*context, **arguments), None
     except (KeyboardInterrupt, GeneratorExit, StopIteration) as error:
@@ -129,6 +139,8 @@ class InTransaction:
         except Unbegun:
             await self._transactions.pause()
             return unstarted(Unstarted.NO_TRANSACTION)  # the handler was not called: this is no attempt
+        except _RolledBack as rolled_back:
+            return rolled_back.outcome
 
     async def _in_transaction(
         self, running: Running, definition: Definition, arguments: dict[str, Any]
@@ -138,12 +150,15 @@ class InTransaction:
         async with self._transactions.of(claim, definition.timeout) as connection:
             running.begins()
             running.context = TxContext(claim, self._desk, connection)
-            value = await definition.function(running.context, **arguments)
+            value = await self._call(running, definition, arguments, connection)
             probe("run.after")
             outcome = returned(value)
+            if isinstance(outcome, AttemptFailed):  # its result cannot be stored
+                raise _RolledBack(outcome)
             # From here on the ending is being written: a cancellation would only make its outcome unknown.
             running.cancellable = False
-            await connection.execute(PIN_PLANS)
+            if await connection.execute(_PIN_AND_CHECK.format(sessions.name(claim))) != "SELECT 1":
+                raise _RolledBack(ended_transaction())
             report = await ending.write(_OnConnection(connection, self._database), [(claim, outcome)])
             if report.lost:
                 raise LeaseLost("the lease was lost; the transaction of this attempt is rolled back")
@@ -152,8 +167,35 @@ class InTransaction:
         self._occurrences.ended([(claim, outcome)], report)
         return None
 
+    async def _call(
+        self, running: Running, definition: Definition, arguments: dict[str, Any], connection: Connection
+    ) -> Any:
+        running.began = perf_counter()
+        try:
+            coroutine = definition.function(running.context, **arguments)
+            return await in_own_context(running, coroutine, self._occurrences.blocked)
+        except Exception as error:
+            if not connection.is_closed() and not connection.is_in_transaction():
+                raise _RolledBack(ended_transaction(error)) from error
+            raise
+        finally:
+            if not running.waited and (took := perf_counter() - running.began) > BLOCKS:
+                self._occurrences.blocked(running.claim, took)
+
     async def close(self) -> None:
         await self._transactions.close()
+
+
+_PIN_AND_CHECK = f"{PIN_PLANS}; select 1 where pg_catalog.current_setting('{ATTEMPT}', true) = '{{}}'"
+"""Selects one row, unless the handler has ended its transaction itself, even if it has begun another one. It costs no
+round trip of its own."""
+
+
+class _RolledBack(Exception):
+    """Rolls the transaction back, and carries the outcome of the attempt."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
 
 
 class _OnConnection:

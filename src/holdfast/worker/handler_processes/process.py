@@ -21,6 +21,7 @@ from ...model.outcome import Outcome
 from ...model.questions import Question
 from ..attempts.deciding import OnceBusy
 from ..exit_codes import SHORT
+from ..logs import chosen_format
 from ..spawning import blocked
 from . import protocol
 
@@ -58,7 +59,7 @@ class HandlerProcess(asyncio.Protocol):
         reader, self._pipe_fd = os.pipe()
         start = protocol.Start(
             app=address, modules=modules, path=sys.path, socket_fd=theirs.fileno(), pipe_fd=reader, parent=os.getpid(),
-            log_level=logging.getLogger().level,
+            log_level=logging.getLogger().level, log_format=chosen_format(),
         )  # fmt: skip
         try:
             # Not awaited: a start that is cancelled half-way would leave an unknown process. And in this thread: the

@@ -14,6 +14,7 @@ from ...model.job import Claim
 from ...model.outcome import AttemptFailed, Completed, HandedBack, Lost, Outcome, Snoozed, trim
 from ...model.outcome import Ended as JobEnded
 from ...model.questions import Question
+from ..logs import LogFormat
 
 HEAD = 4
 """Bytes before a message that hold its length."""
@@ -36,6 +37,7 @@ class Start(msgspec.Struct, frozen=True):
     pipe_fd: int
     parent: int
     log_level: int
+    log_format: LogFormat
 
 
 # From the worker
@@ -113,7 +115,7 @@ def _sayable(outcome: Outcome) -> Outcome:
     match outcome:
         case AttemptFailed():
             error, message, trace = (trim(words, WORDS) for words in (outcome.error, outcome.message, outcome.trace))
-            return replace(outcome, error=error, message=message, trace=trace)
+            return replace(outcome, error=error, message=message, trace=trace, cause=None)
         case JobEnded():
             return replace(outcome, reason=trim(outcome.reason, WORDS))
         case Completed() | Snoozed() | HandedBack() | Lost():

@@ -29,7 +29,7 @@ from .model.outcome import Fail, Snooze
 from .model.terms import NewJob
 from .tasks import Task
 from .version import __version__
-from .views.questions import JobState
+from .views.questions import JobFilter, JobState
 from .worker.settings import WorkerOptions
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ __all__ = [
     "InvalidInput",
     "InvalidPayload",
     "Job",
+    "JobFilter",
     "JobState",
     "LeaseLost",
     "Limits",

@@ -26,7 +26,7 @@ from .ownership import members
 from .queues import operating as queues
 from .schema import migrate
 from .tasks import Task, TaskDecorator, enqueue_on_async, enqueue_on_sync
-from .views.questions import JobState, job_state
+from .views.questions import JobFilter, JobState, find_arguments, job_state
 from .worker.settings import WorkerOptions, WorkerSettings
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Holdfast:
     async def cancel(self, id: UUID, reason: str = "cancelled") -> str:
         """Cancel a job. Returns 'cancelled' if it ended at once, 'processing' if its handler is being told to stop.
 
-        A dead letter has no attempt left to stop: it stays as it is, and this returns 'dead_letter'.
+        Raises `NotFound` if it has ended, and `InvalidInput` if it is a dead letter: use `discard` for those.
         """
         return await jobs.cancel(self._calls, id, reason)
 
@@ -181,11 +181,49 @@ class Holdfast:
         """As `cancel`, for code that does not await."""
         return self._calls.wait_for(self.cancel(id, reason))
 
-    async def revive(self, ids: Sequence[UUID]) -> list[UUID]:
+    async def cancel_many(self, ids: Iterable[UUID], reason: str = "cancelled") -> dict[UUID, str]:
+        """Cancel jobs. Returns the status of each that was cancelled, as `cancel` does.
+
+        What is not in it had ended, or is a dead letter. Takes any number, in batches of 1,000; not all or none.
+        """
+        return await jobs.cancel_many(self._calls, ids, reason)
+
+    def cancel_many_sync(self, ids: Iterable[UUID], reason: str = "cancelled") -> dict[UUID, str]:
+        """As `cancel_many`, for code that does not await."""
+        return self._calls.wait_for(self.cancel_many(ids, reason))
+
+    async def run_now(self, ids: Iterable[UUID]) -> list[UUID]:
+        """Make jobs due now that wait for their time or their retry. Returns their ids."""
+        return await jobs.run_now(self._calls, ids)
+
+    def run_now_sync(self, ids: Iterable[UUID]) -> list[UUID]:
+        """As `run_now`, for code that does not await."""
+        return self._calls.wait_for(self.run_now(ids))
+
+    async def discard(self, ids: Iterable[UUID]) -> list[UUID]:
+        """Move dead letters to the archive as discarded, with their errors. Returns the ids that were discarded."""
+        return await jobs.discard(self._calls, ids)
+
+    def discard_sync(self, ids: Iterable[UUID]) -> list[UUID]:
+        """As `discard`, for code that does not await."""
+        return self._calls.wait_for(self.discard(ids))
+
+    async def find_jobs(self, **filters: Unpack[JobFilter]) -> list[UUID]:
+        """The ids of live jobs that match every filter: for `cancel_many`, `run_now`, `discard` and `revive`.
+
+        Filters: `status`, `queue`, `kind`, `error`, `since`, `waiting`, `limit`; see `JobFilter`.
+        """
+        return sorted(row[0] for row in await self._calls.run("views", "find", *find_arguments(filters)))
+
+    def find_jobs_sync(self, **filters: Unpack[JobFilter]) -> list[UUID]:
+        """As `find_jobs`, for code that does not await."""
+        return self._calls.wait_for(self.find_jobs(**filters))
+
+    async def revive(self, ids: Iterable[UUID]) -> list[UUID]:
         """Make dead letters pending again, with a full set of attempts. Returns the ids that were revived."""
         return await jobs.revive(self._calls, ids)
 
-    def revive_sync(self, ids: Sequence[UUID]) -> list[UUID]:
+    def revive_sync(self, ids: Iterable[UUID]) -> list[UUID]:
         """As `revive`, for code that does not await."""
         return self._calls.wait_for(self.revive(ids))
 

@@ -14,8 +14,9 @@ from tests.cli.conftest import Shell
 from holdfast.cli import _COMMANDS
 
 PATHS = [
-    ("migrate",), ("worker",), ("enqueue",), ("job", "list"), ("job", "show"), ("job", "cancel"), ("dead", "list"),
-    ("dead", "revive"), ("queue", "list"), ("queue", "pause"), ("queue", "resume"), ("workers", "list"), ("stats",),
+    ("migrate",), ("worker",), ("enqueue",), ("job", "list"), ("job", "show"), ("job", "cancel"), ("job", "run-now"),
+    ("dead", "list"), ("dead", "revive"), ("dead", "discard"),
+    ("queue", "list"), ("queue", "pause"), ("queue", "resume"), ("workers", "list"), ("stats",),
     ("health",), ("measure",), ("demo",), ("job",), ("dead",), ("queue",), ("workers",), (),
 ]  # fmt: skip
 
@@ -44,7 +45,7 @@ def test_every_command_is_listed_and_described(offline: Shell) -> None:
 def test_reads_answer_with_json_and_destructive_verbs_can_be_told_not_to_ask(offline: Shell) -> None:
     for path in ("job list", "job show", "dead list", "queue list", "workers list", "stats", "health", "measure"):
         assert "--json" in offline(*path.split(), "--help").out
-    for path in ("job cancel", "dead revive", "queue pause"):
+    for path in ("job cancel", "job run-now", "dead revive", "dead discard", "queue pause"):
         assert "--yes" in offline(*path.split(), "--help").out
 
 

@@ -44,6 +44,9 @@ OTHERS = {
     "enqueue_call": "a producer's",
     "enqueue_copy": "a producer's",
     "cancel": "an operator's",
+    "cancel_many": "an operator's",
+    "discard": "an operator's",
+    "run_now": "an operator's",
     "revive": "an operator's",
 }
 

@@ -143,7 +143,10 @@ HOT: dict[str, Expected] = {
         {}, [("job", "{}", "default", None, None, 1, key, 5, 1) for key in ("new", "new", None)], worker=False,
         functions=["select d.* "],
     ),
-    "inbox/cancel": Expected({**PKEY, **DEDUPE}, [(IDS[0], "enough")], worker=False),
+    "inbox/cancel": Expected({}, [(IDS[0], "enough")], worker=False, functions=["told as ("]),
+    "inbox/cancel_many": Expected({}, [(IDS, "enough")], worker=False, functions=["told as ("]),
+    "inbox/discard": Expected({}, [(IDS,)], worker=False, functions=["dead as materialized"]),
+    "inbox/run_now": Expected({}, [(IDS,)], worker=False, functions=["waiting as materialized"]),
     # Housekeeping
     "housekeeping/due": Expected({"chores_pkey": "name"}, [(["sweep", "bury"], [10.0, 10.0], [10.0, 10.0])]),
     "housekeeping/take": Expected({}, [("lock",)]),
@@ -195,6 +198,10 @@ NESTED: dict[str, Expected] = {
     "i.ctid = any (places)": Expected({"Tid Scan": ""}),
     # holdfast.fail_attempts
     "when f.crashed then": Expected(PKEY),
+    # holdfast.cancel_jobs, discard and run_now
+    "told as (": Expected({**PKEY, **DEDUPE}, sorts=True),
+    "dead as materialized": Expected({**PKEY, **DEDUPE}, sorts=True),
+    "waiting as materialized": Expected(PKEY, sorts=True),
     # holdfast.unblock_heads
     "head as materialized": Expected(
         {**OF_KEY, **PKEY}

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 import asyncpg
@@ -21,6 +21,7 @@ from ..db.link import translate
 from ..errors import HoldfastError, InvalidInput, SchemaError, Unreachable
 from ..model.durations import seconds
 from ..schema import migrate
+from ..views.questions import JobFilter
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,6 +61,12 @@ json_option = click.option("--json", "as_json", is_flag=True, envvar="HOLDFAST_J
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
+def all_option(variable: str, what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return the option `--all`, for verbs that take ids or filters."""
+    words = f"Every {what} that matches the filters."
+    return click.option("--all", "everything", is_flag=True, envvar=variable, help=words)
+
+
 class Refused(HoldfastError):
     """The server rejected a statement."""
 
@@ -94,6 +101,29 @@ def _in_words(error: asyncpg.PostgresError, app: Holdfast) -> HoldfastError:
         return translated
     more = " ".join(f"({text})" for text in (error.detail, error.hint) if text)
     return Refused(f"the server rejected it: {error.message} {more}".rstrip())
+
+
+def chosen(schema: str, ids: Sequence[UUID], filtered: bool, what: str, *filters: Mapping[str, Any]) -> list[UUID]:
+    """The ids as given, or those of live jobs that match any of the filters of `find_jobs`."""
+    if bool(ids) == filtered:
+        raise click.UsageError(f"choose the {what} by id or by a filter (or --all), not both")
+
+    async def find(app: Holdfast) -> list[UUID]:
+        return sorted({id for each in filters for id in await app.find_jobs(**cast(JobFilter, each))})
+
+    return list(ids) or run(schema, find)
+
+
+def print_dry_run(verb: str, ids: Sequence[UUID], as_json: bool) -> None:
+    """Print how many jobs it would be, and the first of them."""
+    if as_json:
+        print_json({f"would_{verb.replace(' ', '_')}": ids})
+        return
+    click.echo(f"would {verb} {len(ids)}")
+    for id in ids[:20]:
+        click.echo(f"  {id}")
+    if len(ids) > 20:
+        click.echo(f"  … and {len(ids) - 20} more")
 
 
 def plain(row: Mapping[str, Any] | asyncpg.Record) -> dict[str, Any]:

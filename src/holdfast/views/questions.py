@@ -5,12 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypedDict, get_args
 from uuid import UUID
 
 import msgspec
 
+from ..errors import InvalidInput
+from ..model.durations import Duration, seconds
+
 Row = Mapping[str, Any]
+LiveStatus = Literal["pending", "processing", "blocked", "dead_letter"]
+LIVE: tuple[LiveStatus, ...] = get_args(LiveStatus)
+MOST = 1_000_000
+"""Ids that one question returns, unless its limit says otherwise."""
+
+
+class JobFilter(TypedDict, total=False):
+    """Which live jobs; what is left out or None matches all."""
+
+    status: LiveStatus | None
+    queue: str | None
+    kind: str | None
+    error: str | None
+    """Text that the last error contains."""
+    since: Duration | None
+    """Enqueued within this time; of dead letters: became one within it."""
+    waiting: bool
+    """Only pending jobs that wait for their time or their retry?"""
+    limit: int
+    """The most to find; a million by default."""
+
+
+def find_arguments(filters: JobFilter) -> tuple[Any, ...]:
+    """Return the arguments of find.sql."""
+    if unknown := sorted(filters.keys() - set(JobFilter.__annotations__)):
+        raise InvalidInput(unknown[0], f"is not a filter; expected one of {', '.join(JobFilter.__annotations__)}")
+    status, since = filters.get("status"), filters.get("since")
+    if status is not None and status not in LIVE:
+        raise InvalidInput("status", f"expected one of {', '.join(LIVE)}; got {status!r}")
+    within = seconds(since, "since") if since is not None else None
+    statuses = list(LIVE) if status is None else [status]
+    words = (filters.get("queue"), filters.get("kind"), filters.get("error"))
+    return statuses, *words, within, filters.get("waiting", False), filters.get("limit", MOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +108,7 @@ def next_step(job: Row) -> str:
         case "cancelled":
             return f"nothing: it was cancelled ({job['last_error']})"
         case "dead_letter":
-            return f"nothing, until you revive it: holdfast dead revive {job['id']}"
+            return f"nothing, until you revive or discard it: holdfast dead revive {job['id']}"
         case "blocked":
             return _behind_its_head(job) or "is next in its key; a worker or housekeeping unparks it soon"
         case "processing":

@@ -20,6 +20,7 @@ from .errors import ConfigurationError, NotFound
 from .inbox import operating as jobs
 from .job import Job
 from .making import Batch
+from .model.durations import Duration, seconds
 from .model.limits import DEFAULT_LIMITS, Limits, check_flag, check_name, check_schema
 from .model.terms import NewJob
 from .ownership import members
@@ -169,6 +170,18 @@ class Holdfast:
     def job_sync(self, id: UUID) -> JobState:
         """As `job`, for code that does not await."""
         return self._calls.wait_for(self.job(id))
+
+    async def result(self, id: UUID, timeout: Duration | None = None) -> Any:
+        """Wait until a job ends, and return what its handler returned, decoded from JSON.
+
+        Raises `JobFailed` if it did not complete, or is a dead letter; TimeoutError if it has not ended in time (None:
+        wait as long as it takes); `NotFound` if its enqueue has not committed.
+        """
+        return await self._calls.result(id, seconds(timeout, "timeout") if timeout is not None else None)
+
+    def result_sync(self, id: UUID, timeout: Duration | None = None) -> Any:
+        """As `result`, for code that does not await."""
+        return self._calls.wait_for(self.result(id, timeout))
 
     async def cancel(self, id: UUID, reason: str = "cancelled") -> str:
         """Cancel a job. Returns 'cancelled' if it ended at once, 'processing' if its handler is being told to stop.

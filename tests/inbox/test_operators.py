@@ -150,7 +150,7 @@ async def dead_letters(session: Session, count: int) -> list[UUID]:
 async def test_a_discarded_dead_letter_is_archived_with_its_evidence(one: Session) -> None:
     id = await one.connection.fetchval(
         "select holdfast.enqueue('job', '{\"n\": 1}', max_attempts => 1, idempotency_key => 'k',"
-        " headers => '{\"a\": \"b\"}')"
+        ' headers => \'{"a": "b"}\')'
     )
     await move_clock(one.connection, 1)
     (claim,) = await one.claim("w1")

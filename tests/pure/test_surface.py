@@ -9,9 +9,9 @@ import holdfast
 
 NAMES = {
     "Cancelled", "ConfigurationError", "Contended", "Context", "EmbeddedWorker", "EnqueueOptions", "Fail", "Holdfast",
-    "HoldfastError", "IdempotencyConflict", "InvalidInput", "InvalidPayload", "Job", "JobFilter", "JobState",
-    "LeaseLost", "Limits", "NewJob", "NotFound", "NotInTransaction", "SchemaError", "Snooze", "Task", "TaskOptions",
-    "Timeout", "TxContext", "Unreachable", "UnsafeServer", "WorkerOptions", "__version__", "substream",
+    "HoldfastError", "IdempotencyConflict", "InvalidInput", "InvalidPayload", "Job", "JobFailed", "JobFilter",
+    "JobState", "LeaseLost", "Limits", "NewJob", "NotFound", "NotInTransaction", "SchemaError", "Snooze", "Task",
+    "TaskOptions", "Timeout", "TxContext", "Unreachable", "UnsafeServer", "WorkerOptions", "__version__", "substream",
 }  # fmt: skip
 
 

@@ -112,7 +112,7 @@ class Calls:
             with self._lock:
                 for gone in [other for other in self._results if other.is_closed()]:
                     del self._results[gone]
-                results = self._results[loop] = Results(lambda name, ids: self.run("views", name, ids))
+                results = self._results[loop] = Results(lambda name, ids: self.run("inbox", name, ids))
         return await results.wait(id, timeout)
 
     async def close(self) -> None:

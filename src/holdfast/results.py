@@ -28,7 +28,7 @@ LIVE = ("pending", "processing", "blocked")
 
 Row = Mapping[str, Any]
 Ask = Callable[[str, Sequence[UUID]], Awaitable[Sequence[Any]]]
-"""Run a statement of the views with these ids."""
+"""Run a statement of the inbox with these ids."""
 
 
 class Results:

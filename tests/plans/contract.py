@@ -116,6 +116,7 @@ HOT: dict[str, Expected] = {
     ),
     "inbox/snooze": Expected(PKEY, [(IDS, GENERATIONS, [1.0] * len(IDS), "w1")], follows_its_ids=True),
     "inbox/renew": Expected(PKEY, [(IDS, GENERATIONS, "w1", 90.0)], sorts=True),
+    "inbox/progress": Expected(PKEY, [(IDS, GENERATIONS, ["{}"] * len(IDS), "w1")], sorts=True),
     "inbox/hand_back": Expected(PKEY, [(IDS, GENERATIONS, "w1")], sorts=True),
     # Once per death of a worker, what is in flight.
     "inbox/hand_back_worker": Expected({"idx_inbox_stale_processing": "", **PKEY}, [("w1", [])]),
@@ -143,6 +144,8 @@ HOT: dict[str, Expected] = {
         {}, [("job", "{}", "default", None, None, 1, key, 5, 1) for key in ("new", "new", None)], worker=False,
         functions=["select d.* "],
     ),
+    "inbox/left": Expected(PKEY, [(IDS,)], worker=False),
+    "inbox/outcomes": Expected({**PKEY, **ARCHIVE}, [(IDS,)], worker=False),
     "inbox/cancel": Expected({}, [(IDS[0], "enough")], worker=False, functions=["told as ("]),
     "inbox/cancel_many": Expected({}, [(IDS, "enough")], worker=False, functions=["told as ("]),
     "inbox/discard": Expected({}, [(IDS,)], worker=False, functions=["dead as materialized"]),

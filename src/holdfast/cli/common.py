@@ -135,7 +135,7 @@ def plain(row: Mapping[str, Any] | asyncpg.Record) -> dict[str, Any]:
 
 
 def _decoded(name: str, value: Any) -> Any:
-    if isinstance(value, str) and name in {"payload", "headers", "errors", "result", "metadata"}:
+    if isinstance(value, str) and name in {"payload", "headers", "errors", "result", "metadata", "progress"}:
         return msgspec.json.decode(value)
     return value
 

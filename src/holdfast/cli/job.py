@@ -9,7 +9,7 @@ import click
 from ..app import Holdfast
 from ..errors import NotFound
 from ..model.outcome import Final
-from ..views.questions import LIVE, LiveStatus, next_step
+from ..views.questions import LIVE, LiveStatus, job_progress, next_step
 from .common import (
     JOB_ID,
     all_option,
@@ -76,9 +76,10 @@ def show(id: UUID, as_json: bool, schema: str) -> None:
     if as_json:
         print_json(job)
         return
-    for name in ("id", "kind", "queue", "status", "next", "key", "priority", "attempts", "max_attempts", "claimed_by",
-                 "lease_expires_at", "generation", "available_at", "created_at", "finished_at", "idempotency_key",
-                 "version", "payload", "result"):  # fmt: skip
+    job["progress"] = job_progress(job["progress"])
+    for name in ("id", "kind", "queue", "status", "next", "progress", "key", "priority", "attempts", "max_attempts",
+                 "claimed_by", "lease_expires_at", "generation", "available_at", "created_at", "finished_at",
+                 "idempotency_key", "version", "payload", "result"):  # fmt: skip
         if job[name] is not None:
             click.echo(f"{name.replace('_', ' '):<16} {safe(text(job[name]), 200)}")
     for error in job["errors"] or []:

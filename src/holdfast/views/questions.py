@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal, TypedDict, get_args
 from uuid import UUID
 
@@ -14,6 +14,13 @@ from ..errors import InvalidInput
 from ..model.durations import Duration, seconds
 
 Row = Mapping[str, Any]
+
+
+def moment(at: datetime) -> str:
+    """Return a time as people read it: in UTC, which the letter Z says."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
 LiveStatus = Literal["pending", "processing", "blocked", "dead_letter"]
 LIVE: tuple[LiveStatus, ...] = get_args(LiveStatus)
 MOST = 1_000_000
@@ -50,6 +57,27 @@ def find_arguments(filters: JobFilter) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far an attempt was, as its handler reported it."""
+
+    fraction: float
+    text: str
+    attempt: int
+    at: datetime
+
+    def __str__(self) -> str:
+        return f"{self.fraction:.0%} {self.text}".rstrip() + f" (attempt {self.attempt}, {moment(self.at)})"
+
+
+def job_progress(stored: Any) -> JobProgress | None:
+    """Return the progress that is stored; None for what is written by hand in another form."""
+    try:
+        return msgspec.convert(stored, JobProgress)
+    except msgspec.ValidationError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class JobState:
     """A job, as it was when it was read."""
 
@@ -72,6 +100,8 @@ class JobState:
     finished_at: datetime | None
     blocked_by: UUID | None = None
     """The job of the same ordered key that must end first."""
+    progress: JobProgress | None = None
+    """What was last reported with `ctx.progress`; None if nothing was, and after the job has ended."""
 
 
 def job_state(row: Row) -> JobState:
@@ -91,6 +121,7 @@ def job_state(row: Row) -> JobState:
         created_at=row["created_at"],
         finished_at=row["finished_at"],
         blocked_by=row["blocked_by"],
+        progress=job_progress(msgspec.json.decode(row["progress"])) if row["progress"] is not None else None,
     )
 
 

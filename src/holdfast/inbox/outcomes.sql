@@ -2,7 +2,8 @@
 -- Takes    $1 ids.
 -- Returns  id, status, attempts, result, last_error, failure (the record of the last failed attempt). An id that does not come
 --          back is in neither.
--- Index    primary key of inbox, idx_archive_id.
+-- Locks    nothing.
+-- Index    the primary key of the inbox, and idx_archive_id, once per id.
 select j.id, j.status::text as status, j.attempts, j.result, j.last_error, j.errors -> -1 as failure
-from holdfast.jobs j
-where j.id = any ($1::uuid[])
+from pg_catalog.unnest($1::uuid[]) as w (id)
+cross join lateral (select * from holdfast.jobs v where v.id = any (array[w.id]) limit 1) j

@@ -21,7 +21,7 @@ from ..db.link import translate
 from ..errors import HoldfastError, InvalidInput, SchemaError, Unreachable
 from ..model.durations import seconds
 from ..schema import migrate
-from ..views.questions import JobFilter
+from ..views.questions import JobFilter, moment
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,16 +71,17 @@ class Refused(HoldfastError):
     """The server rejected a statement."""
 
 
-def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
-    """Run a command's work on the installation, then close its connections."""
+def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]], loaded: Holdfast | None = None) -> T:
+    """Run a command's work on the installation, or on that of a loaded application, then close its connections."""
 
     async def session() -> T:
-        app = Holdfast(schema=schema)
+        app = Holdfast(schema=schema) if loaded is None else loaded
         try:
             return await work(app)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError):
             raise SchemaError(
-                f"There is no schema {schema!r} at {app._database.shown}. Run: {migrate.command(schema)}"
+                f"There is no schema {app._database.schema!r} at {app._database.shown}. "
+                f"Run: {migrate.command(app._database.schema)}"
             ) from None
         except asyncpg.PostgresError as error:
             raise _in_words(error, app) from None
@@ -166,7 +167,7 @@ def text(value: Any) -> str:
         case None:
             return "-"
         case datetime():
-            return value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+            return moment(value)
         case float():
             return f"{value:.1f}"
         case dict() | list():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +10,7 @@ import click
 from ..app import Holdfast
 from ..errors import NotFound
 from ..model.outcome import Final
-from ..views.questions import LIVE, LiveStatus, job_progress, next_step
+from ..views.questions import LIVE, LiveStatus, job_progress, moment, next_step
 from .common import (
     JOB_ID,
     all_option,
@@ -83,9 +84,18 @@ def show(id: UUID, as_json: bool, schema: str) -> None:
         if job[name] is not None:
             click.echo(f"{name.replace('_', ' '):<16} {safe(text(job[name]), 200)}")
     for error in job["errors"] or []:
-        click.echo(safe(f"attempt {error.get('attempt')} on {error.get('worker')} at {error.get('at')}:", 200))
+        click.echo(safe(f"attempt {error.get('attempt')} on {error.get('worker')} at {_when(error.get('at'))}:", 200))
         click.echo(safe(f"    {error.get('error')}: {error.get('message')}", 200))
     _print_trace(job["errors"] or [])
+
+
+def _when(stored: Any) -> str:
+    """A time in a record of an attempt, as all times are shown. Text written by hand may be no time."""
+    try:
+        at = datetime.fromisoformat(stored)
+        return moment(at if at.tzinfo is not None else at.replace(tzinfo=UTC))
+    except (TypeError, ValueError):
+        return str(stored)
 
 
 def _print_trace(errors: list[dict[str, Any]]) -> None:

@@ -152,7 +152,7 @@ def _while_processing(job: Row) -> str:
     asked = "; its handler was told to stop" if job["cancel_requested_at"] else ""
     if left > 0:
         where = job["claimed_by"] if job["owner_seen"] else f"{job['claimed_by']}, which has not been seen for 30 s"
-        return f"runs on {where}; lease until {job['lease_expires_at']:%H:%M:%S}, in {left:.0f} s{asked}"
+        return f"runs on {where}; lease until {moment(job['lease_expires_at'])}, in {left:.0f} s{asked}"
     if job["cancel_requested_at"]:
         after = "end as cancelled"
     else:
@@ -167,7 +167,7 @@ def _behind_its_head(job: Row) -> str:
     if job["blocker_status"] == "processing":
         why = f"runs on {job['blocker_worker']}"
     elif job["blocker_due"] > job["now"]:
-        why = f"waits for its retry at {job['blocker_due']:%Y-%m-%d %H:%M:%S}"
+        why = f"waits for its retry at {moment(job['blocker_due'])}"
     else:
         why = "comes first"
     return f"blocked by job {job['blocked_by']} of the same key, which {why}"
@@ -185,7 +185,7 @@ def _while_pending(job: Row) -> str:
         return f"waits: no live worker on queue {job['queue']} knows {job['kind']} version {job['version']}"
     if wait > 0:
         why = f"retry after attempt {job['attempts']}" if job["attempts"] else "scheduled"
-        return f"{why}: due at {job['available_at']:%Y-%m-%d %H:%M:%S}, in {wait:.0f} s"
+        return f"{why}: due at {moment(job['available_at'])}, in {wait:.0f} s"
     if job["blocked_by"] is not None:
         return _behind_its_head(job)
     if job["crashes"]:

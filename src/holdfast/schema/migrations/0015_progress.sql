@@ -1,3 +1,2 @@
--- Compatible from 12: a column that older workers do not know.
 -- How far the latest attempt is, as its handler said. Not in an index, so that writing it moves no index entry.
 alter table holdfast.inbox add column progress jsonb;

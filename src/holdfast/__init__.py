@@ -13,6 +13,7 @@ from .errors import (
     IdempotencyConflict,
     InvalidInput,
     InvalidPayload,
+    JobFailed,
     LeaseLost,
     NotFound,
     NotInTransaction,
@@ -33,7 +34,7 @@ from .schedules.operating import ScheduleState
 from .scheduling import ScheduleOptions
 from .tasks import Task
 from .version import __version__
-from .views.questions import JobState
+from .views.questions import JobFilter, JobState
 from .worker.settings import WorkerOptions
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ __all__ = [
     "InvalidInput",
     "InvalidPayload",
     "Job",
+    "JobFailed",
+    "JobFilter",
     "JobState",
     "LeaseLost",
     "Limits",

@@ -21,7 +21,7 @@ from .inbox import operating as jobs
 from .job import Job
 from .making import Batch
 from .middleware import Layer, Only, check_coverage, check_lifespan, surround
-from .model.durations import Duration
+from .model.durations import Duration, seconds
 from .model.limits import DEFAULT_LIMITS, Limits, check_flag, check_name, check_schema
 from .model.terms import NewJob
 from .ownership import members
@@ -33,7 +33,7 @@ from .schedules.timing import timing
 from .scheduling import Scheduled, ScheduleOptions, declare, scheduled
 from .schema import migrate
 from .tasks import Task, TaskDecorator, enqueue_on_async, enqueue_on_sync
-from .views.questions import JobState, job_state
+from .views.questions import JobFilter, JobState, find_arguments, job_state
 from .worker.settings import WorkerOptions, WorkerSettings
 
 if TYPE_CHECKING:
@@ -215,10 +215,22 @@ class Holdfast:
         """As `job`, for code that does not await."""
         return self._calls.wait_for(self.job(id))
 
+    async def result(self, id: UUID, timeout: Duration | None = None) -> Any:
+        """Wait until a job ends, and return what its handler returned, decoded from JSON.
+
+        Raises `JobFailed` if it did not complete, or is a dead letter; TimeoutError if it has not ended in time (None:
+        wait as long as it takes); `NotFound` if its enqueue has not committed.
+        """
+        return await self._calls.result(id, seconds(timeout, "timeout") if timeout is not None else None)
+
+    def result_sync(self, id: UUID, timeout: Duration | None = None) -> Any:
+        """As `result`, for code that does not await."""
+        return self._calls.wait_for(self.result(id, timeout))
+
     async def cancel(self, id: UUID, reason: str = "cancelled") -> str:
         """Cancel a job. Returns 'cancelled' if it ended at once, 'processing' if its handler is being told to stop.
 
-        A dead letter has no attempt left to stop: it stays as it is, and this returns 'dead_letter'.
+        Raises `NotFound` if it has ended, and `InvalidInput` if it is a dead letter: use `discard` for those.
         """
         return await jobs.cancel(self._calls, id, reason)
 
@@ -226,11 +238,49 @@ class Holdfast:
         """As `cancel`, for code that does not await."""
         return self._calls.wait_for(self.cancel(id, reason))
 
-    async def revive(self, ids: Sequence[UUID]) -> list[UUID]:
+    async def cancel_many(self, ids: Iterable[UUID], reason: str = "cancelled") -> dict[UUID, str]:
+        """Cancel jobs. Returns the status of each that was cancelled, as `cancel` does.
+
+        What is not in it had ended, or is a dead letter. Takes any number, in batches of 1,000; not all or none.
+        """
+        return await jobs.cancel_many(self._calls, ids, reason)
+
+    def cancel_many_sync(self, ids: Iterable[UUID], reason: str = "cancelled") -> dict[UUID, str]:
+        """As `cancel_many`, for code that does not await."""
+        return self._calls.wait_for(self.cancel_many(ids, reason))
+
+    async def run_now(self, ids: Iterable[UUID]) -> list[UUID]:
+        """Make jobs due now that wait for their time or their retry. Returns their ids."""
+        return await jobs.run_now(self._calls, ids)
+
+    def run_now_sync(self, ids: Iterable[UUID]) -> list[UUID]:
+        """As `run_now`, for code that does not await."""
+        return self._calls.wait_for(self.run_now(ids))
+
+    async def discard(self, ids: Iterable[UUID]) -> list[UUID]:
+        """Move dead letters to the archive as discarded, with their errors. Returns the ids that were discarded."""
+        return await jobs.discard(self._calls, ids)
+
+    def discard_sync(self, ids: Iterable[UUID]) -> list[UUID]:
+        """As `discard`, for code that does not await."""
+        return self._calls.wait_for(self.discard(ids))
+
+    async def find_jobs(self, **filters: Unpack[JobFilter]) -> list[UUID]:
+        """The ids of live jobs that match every filter: for `cancel_many`, `run_now`, `discard` and `revive`.
+
+        Filters: `status`, `queue`, `kind`, `error`, `since`, `waiting`, `limit`; see `JobFilter`.
+        """
+        return sorted(row[0] for row in await self._calls.run("views", "find", *find_arguments(filters)))
+
+    def find_jobs_sync(self, **filters: Unpack[JobFilter]) -> list[UUID]:
+        """As `find_jobs`, for code that does not await."""
+        return self._calls.wait_for(self.find_jobs(**filters))
+
+    async def revive(self, ids: Iterable[UUID]) -> list[UUID]:
         """Make dead letters pending again, with a full set of attempts. Returns the ids that were revived."""
         return await jobs.revive(self._calls, ids)
 
-    def revive_sync(self, ids: Sequence[UUID]) -> list[UUID]:
+    def revive_sync(self, ids: Iterable[UUID]) -> list[UUID]:
         """As `revive`, for code that does not await."""
         return self._calls.wait_for(self.revive(ids))
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 import asyncpg
 
@@ -18,6 +19,7 @@ from .errors import Contended, InvalidInput, SchemaError, Unreachable
 from .inbox import copying, enqueue
 from .model.terms import NewJob, Stored
 from .probes import probe
+from .results import Results
 from .schema import migrate
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Calls:
         self._connections: dict[asyncio.AbstractEventLoop, Connections] = {}
         self._lock = threading.Lock()
         self._portal = Portal()
+        self._results: dict[asyncio.AbstractEventLoop, Results] = {}
 
     async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run the statement of `room/name.sql` and commit it."""
@@ -101,12 +104,25 @@ class Calls:
         """Run it on Holdfast's own event loop, in a thread, and wait for the result."""
         return self._portal.run(work)
 
+    async def result(self, id: UUID, timeout: float | None) -> Any:
+        """Wait for a job to end; see `results`."""
+        loop = asyncio.get_running_loop()
+        results = self._results.get(loop)
+        if results is None:
+            with self._lock:
+                for gone in [other for other in self._results if other.is_closed()]:
+                    del self._results[gone]
+                results = self._results[loop] = Results(lambda name, ids: self.run("inbox", name, ids))
+        return await results.wait(id, timeout)
+
     async def close(self) -> None:
         """Close the connections of this event loop, and those of `wait_for` after its calls have ended."""
         await self._close(asyncio.get_running_loop())
         await asyncio.to_thread(self._portal.stop, self._close)
 
     async def _close(self, loop: asyncio.AbstractEventLoop) -> None:
+        if (results := self._results.pop(loop, None)) is not None:
+            results.close()
         connections = self._connections.pop(loop, None)
         if connections is not None:
             await connections.close()

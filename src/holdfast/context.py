@@ -15,7 +15,7 @@ from .db.database import Connection
 from .errors import Cancelled, ConfigurationError, LeaseLost, Timeout
 from .model.job import Claim
 from .model.limits import check_key
-from .model.questions import EnterOnce, FinishOnce, Question
+from .model.questions import EnterOnce, FinishOnce, Progress, Question
 
 NO_STATE = object()
 """The state of a process without a lifespan."""
@@ -30,6 +30,9 @@ class Desk(Protocol):
 
     async def ask(self, claim: Claim, question: Question) -> bool:
         """The answer. Raises `LeaseLost` if the attempt no longer owns its job, or whatever else ends the attempt."""
+
+    def note(self, claim: Claim, progress: Progress) -> None:
+        """Take note of the attempt's progress, from any thread. Never waits."""
 
     def wait(self, work: Awaitable[Any]) -> Any:
         """Run it on the worker's event loop and wait for it in the handler's thread."""
@@ -111,6 +114,15 @@ class Context:
     def wait_stopping(self, timeout: float | None = None) -> bool:
         """Wait until this attempt should stop, at most `timeout` seconds. For synchronous handlers."""
         return self._stopped.wait(timeout)
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        """Report how far this attempt is, from 0 to 1, and in words: `ctx.progress(0.4, "400 of 1000")`.
+
+        Call it as often as you like: it never waits. The last value is stored about once a second, and is seen in
+        `holdfast job show` and `hf.job(id)`.
+        """
+        done = float(fraction)
+        self._desk.note(self._claim, Progress(min(max(done, 0.0), 1.0) if done == done else 0.0, str(text)[:2000]))
 
     def once(self, key: str) -> Once:
         """`async with ctx.once(key) as first:` `first` is True until one such block has finished, then False.

@@ -13,12 +13,15 @@
     ├── Timeout                 this attempt ran longer than its task allows
     ├── Unreachable             the server did not answer; whether the call took effect is unknown
     ├── Contended               a deadlock or a lock that could not be acquired; nothing was done
-    └── NotFound                no such job, queue or worker
+    ├── NotFound                no such job, queue or worker
+    └── JobFailed               result() of a job that did not complete
 
 Each message says what was expected, what was found, and what to do.
 """
 
 from __future__ import annotations
+
+from uuid import UUID
 
 
 class HoldfastError(Exception):
@@ -87,3 +90,23 @@ class Contended(HoldfastError):
 
 class NotFound(HoldfastError):
     """There is no such job, queue or worker."""
+
+
+class JobFailed(HoldfastError):
+    """The job whose result was awaited is a dead letter, or ended as failed, cancelled, expired or discarded."""
+
+    def __init__(self, id: UUID, status: str, error: str | None, message: str, attempts: int) -> None:
+        super().__init__(id, status, error, message, attempts)
+        self.id = id
+        self.status = status
+        """dead_letter, failed, cancelled, expired or discarded."""
+        self.error = error
+        """The class of the last attempt's exception, such as 'SMTPError'; None if no exception ended the job."""
+        self.message = message
+        """Of that exception; or the reason of `Fail`, or of the cancellation."""
+        self.attempts = attempts
+
+    def __str__(self) -> str:
+        what = "is a dead letter" if self.status == "dead_letter" else f"ended as {self.status}"
+        why = ": ".join(part for part in (self.error, self.message) if part)
+        return f"job {self.id} {what} after {self.attempts} attempt{'s' * (self.attempts != 1)}: {why}"

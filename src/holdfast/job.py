@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from .model.durations import Duration
 from .views.questions import JobState
 
 if TYPE_CHECKING:
@@ -31,6 +32,14 @@ class Job:
     def state_sync(self) -> JobState:
         """As `state`, for code that does not await."""
         return self._app.job_sync(self.id)
+
+    async def result(self, timeout: Duration | None = None) -> Any:
+        """Wait until the job ends, and return what its handler returned: see `Holdfast.result`."""
+        return await self._app.result(self.id, timeout)
+
+    def result_sync(self, timeout: Duration | None = None) -> Any:
+        """As `result`, for code that does not await."""
+        return self._app.result_sync(self.id, timeout)
 
     async def status(self) -> str:
         """'pending', 'processing', 'completed' …: `(await job.state()).status`."""

@@ -28,6 +28,16 @@ def both(function: Callable[..., Any]) -> None:
     hf.task(name=f"{function.__name__}_apart", max_attempts=2, process=True)(function)
 
 
+@both
+def counts(ctx: Context, gate: str) -> int:
+    for n in range(100_000):
+        ctx.progress(n / 100_000, f"{n} of 100000")
+    ctx.progress(0.4, "400 of 1000")
+    while not is_open(gate):
+        time.sleep(0.01)
+    return ctx.attempt
+
+
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no words")

@@ -14,10 +14,11 @@ from tests.cli.conftest import Shell
 from holdfast.cli import _COMMANDS
 
 PATHS = [
-    ("migrate",), ("worker",), ("enqueue",), ("job", "list"), ("job", "show"), ("job", "cancel"), ("dead", "list"),
-    ("dead", "revive"), ("queue", "list"), ("queue", "pause"), ("queue", "resume"), ("schedule", "list"),
-    ("schedule", "show"), ("schedule", "pause"), ("schedule", "resume"), ("schedule", "trigger"), ("schedule", "add"),
-    ("schedule", "remove"), ("schedule", "reset"), ("schedule",), ("workers", "list"), ("stats",),
+    ("migrate",), ("worker",), ("enqueue",), ("job", "list"), ("job", "show"), ("job", "cancel"), ("job", "run-now"),
+    ("dead", "list"), ("dead", "revive"), ("dead", "discard"), ("queue", "list"), ("queue", "pause"),
+    ("queue", "resume"), ("schedule", "list"), ("schedule", "show"), ("schedule", "pause"), ("schedule", "resume"),
+    ("schedule", "trigger"), ("schedule", "add"), ("schedule", "remove"), ("schedule", "reset"), ("schedule",),
+    ("workers", "list"), ("stats",),
     ("health",), ("measure",), ("demo",), ("job",), ("dead",), ("queue",), ("workers",), (),
 ]  # fmt: skip
 
@@ -57,7 +58,11 @@ def test_reads_answer_with_json_and_destructive_verbs_can_be_told_not_to_ask(off
         "measure",
     ):
         assert "--json" in offline(*path.split(), "--help").out
-    for path in ("job cancel", "dead revive", "queue pause", "schedule pause", "schedule remove", "schedule reset"):
+    verbs = (
+        "job cancel", "job run-now", "dead revive", "dead discard", "queue pause", "schedule pause", "schedule remove",
+        "schedule reset",
+    )  # fmt: skip
+    for path in verbs:
         assert "--yes" in offline(*path.split(), "--help").out
 
 

@@ -75,6 +75,7 @@ def test_a_second_signal_stops_now(fleet: Fleet) -> None:
     wait_until(lambda: list(fleet.inbox.workers().values()) == ["draining"])
     worker.send(signal.SIGTERM)
     assert worker.wait(12) == 0
+    assert "2 running jobs are interrupted and handed back: they run again from the start" in worker.log
     assert fleet.seen(job, "cancelled")
     for id in (job, thread):
         row = fleet.inbox.job(id)

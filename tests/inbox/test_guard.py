@@ -21,6 +21,7 @@ WORKERS_STATEMENTS: dict[str, Arguments] = {
     "snooze": lambda id, generation, fence, worker: ([id], [generation], [1.0], [True], worker),
     "hand_back": lambda id, generation, fence, worker: ([id], [generation], worker),
     "renew": lambda id, generation, fence, worker: ([id], [generation], worker, 90.0),
+    "progress": lambda id, generation, fence, worker: ([id], [generation], ["{}"], worker),
     # The keeper's word about a whole process: it names no generation, since it means all of them.
     "hand_back_worker": lambda id, generation, fence, worker: (worker, []),
     # The fence is one claim's alone, so it stands for worker and generation.
@@ -35,6 +36,8 @@ OTHERS = {
     "held": "reads",
     "confirm": "reads",
     "cancelled": "reads",
+    "left": "reads",
+    "outcomes": "reads",
     "end_sessions": "ends sessions that are named after the generation",
     "once_finish": "is about the marker: an effect that happened is kept, unless a newer attempt has entered",
     "enqueue": "a producer's",
@@ -44,6 +47,9 @@ OTHERS = {
     "enqueue_call": "a producer's",
     "enqueue_copy": "a producer's",
     "cancel": "an operator's",
+    "cancel_many": "an operator's",
+    "discard": "an operator's",
+    "run_now": "an operator's",
     "revive": "an operator's",
 }
 

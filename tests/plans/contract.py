@@ -129,6 +129,7 @@ HOT: dict[str, Expected] = {
         PKEY, [(IDS, GENERATIONS, [1.0] * len(IDS), [True] * len(IDS), "w1")], follows_its_ids=True
     ),
     "inbox/renew": Expected(PKEY, [(IDS, GENERATIONS, "w1", 90.0)], sorts=True),
+    "inbox/progress": Expected(PKEY, [(IDS, GENERATIONS, ["{}"] * len(IDS), "w1")], sorts=True),
     "inbox/hand_back": Expected(PKEY, [(IDS, GENERATIONS, "w1")], sorts=True),
     # Once per death of a worker, what is in flight.
     "inbox/hand_back_worker": Expected({"idx_inbox_stale_processing": "", **PKEY}, [("w1", [])]),
@@ -158,7 +159,12 @@ HOT: dict[str, Expected] = {
         {}, [("job", "{}", "default", None, None, 1, key, 5, 1) for key in ("new", "new", None)], worker=False,
         functions=["select d.* "],
     ),
-    "inbox/cancel": Expected({**PKEY, **DEDUPE}, [(IDS[0], "enough")], worker=False),
+    "inbox/left": Expected(PKEY, [(IDS,)], worker=False),
+    "inbox/outcomes": Expected({**PKEY, **ARCHIVE}, [(IDS,)], worker=False),
+    "inbox/cancel": Expected({}, [(IDS[0], "enough")], worker=False, functions=["told as ("]),
+    "inbox/cancel_many": Expected({}, [(IDS, "enough")], worker=False, functions=["told as ("]),
+    "inbox/discard": Expected({}, [(IDS,)], worker=False, functions=["dead as materialized"]),
+    "inbox/run_now": Expected({}, [(IDS,)], worker=False, functions=["waiting as materialized"]),
     # Housekeeping
     "housekeeping/due": Expected({"chores_pkey": "name"}, [(["sweep", "bury"], [10.0, 10.0], [10.0, 10.0])]),
     "housekeeping/take": Expected({}, [("lock",)]),
@@ -215,6 +221,10 @@ NESTED: dict[str, Expected] = {
     "i.ctid = any (places)": Expected({"Tid Scan": ""}),
     # holdfast.fail_attempts
     "when f.crashed then": Expected(PKEY),
+    # holdfast.cancel_jobs, discard and run_now
+    "told as (": Expected({**PKEY, **DEDUPE}, sorts=True),
+    "dead as materialized": Expected({**PKEY, **DEDUPE}, sorts=True),
+    "waiting as materialized": Expected(PKEY, sorts=True),
     # holdfast.unblock_heads
     "head as materialized": Expected(
         {**OF_KEY, **PKEY}

@@ -8,12 +8,11 @@ from pathlib import Path
 import holdfast
 
 NAMES = {
-    "CallNext", "CallNextSync",
-    "Backoff", "Cancelled", "ConfigurationError", "Contended", "Context", "EmbeddedWorker", "EnqueueOptions", "Fail",
-    "Holdfast", "HoldfastError", "IdempotencyConflict", "InvalidInput", "InvalidPayload", "Job", "JobState",
-    "LeaseLost", "Limits", "NewJob", "NotFound", "NotInTransaction", "Retry", "ScheduleOptions", "ScheduleState",
-    "SchemaError", "Snooze", "Task", "TaskOptions", "Timeout", "TxContext", "Unreachable", "UnsafeServer",
-    "WorkerOptions", "__version__", "substream",
+    "Backoff", "CallNext", "CallNextSync", "Cancelled", "ConfigurationError", "Contended", "Context",
+    "EmbeddedWorker", "EnqueueOptions", "Fail", "Holdfast", "HoldfastError", "IdempotencyConflict", "InvalidInput",
+    "InvalidPayload", "Job", "JobFailed", "JobFilter", "JobState", "LeaseLost", "Limits", "NewJob", "NotFound",
+    "NotInTransaction", "Retry", "ScheduleOptions", "ScheduleState", "SchemaError", "Snooze", "Task", "TaskOptions",
+    "Timeout", "TxContext", "Unreachable", "UnsafeServer", "WorkerOptions", "__version__", "substream",
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import pytest
 from tests.support.waiting import wait_until
 from tests.support.workers import ROOT, Inbox
 
-from holdfast.schema.migrate import migrations
+from holdfast.schema.migrate import newest
 
 APP = """
 from holdfast import Holdfast
@@ -76,7 +76,7 @@ def newer(wheel: Path, tmp_path: Path) -> Path:
     """The next release."""
     site = tmp_path / "newer"
     shutil.copytree(wheel, site)
-    number = len(migrations()) + 1
+    number = newest() + 1
     schema = site / "holdfast" / "schema"
     (schema / "migrations" / f"{number:04}_next.sql").write_text(NEXT.format(version=number - 1))
     function = schema / "functions" / "store_job.sql"

@@ -73,6 +73,7 @@ def everything(url: str) -> dict[str, list[dict[str, Any]]]:
     with psycopg.connect(direct(url), row_factory=dict_row) as connection:
         for table in ("inbox", "archive", "dedupe", "once", "queues"):
             rows = connection.execute(f"select * from holdfast.{table}".encode()).fetchall()
+            rows = [{name: value for name, value in row.items() if value is not None} for row in rows]
             found[table] = sorted(rows, key=lambda row: json.dumps(row, default=str))
     return found
 

@@ -12,12 +12,12 @@ _COMMANDS = {
     "migrate": "Bring the schema to this release.",
     "worker": "Run jobs until SIGTERM or Ctrl-C.",
     "enqueue": "Enqueue a job.",
-    "job": "Look at jobs, and cancel them.",
-    "dead": "Look at dead letters, and revive them.",
+    "job": "Look at jobs, cancel them, or run them now.",
+    "dead": "Look at dead letters, revive or discard them.",
     "queue": "Look at queues, pause and resume them.",
     "schedule": "Look at schedules, pause, trigger and add them.",
     "workers": "Look at workers.",
-    "stats": "Depth, claim age, retry rate, and what nobody can run.",
+    "stats": "Depth, claim age, what ended lately, and what nobody can run.",
     "health": "For probes: is work accepted, safe and run?",
     "measure": "Measure this database, and name the bottleneck.",
     "demo": "The whole system on an embedded Postgres.",
@@ -52,6 +52,8 @@ def cli() -> None:
 
     Every flag has a variable: HOLDFAST_WORKER_CONCURRENCY for `holdfast worker --concurrency`,
     HOLDFAST_JOB_LIST_LIMIT for `holdfast job list --limit`; HOLDFAST_SCHEMA and HOLDFAST_JSON for all commands.
+
+    All times are in UTC, shown with a Z.
     """
 
 

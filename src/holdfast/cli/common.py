@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 import asyncpg
@@ -21,6 +21,7 @@ from ..db.link import translate
 from ..errors import HoldfastError, InvalidInput, SchemaError, Unreachable
 from ..model.durations import seconds
 from ..schema import migrate
+from ..views.questions import JobFilter, moment
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,20 +61,27 @@ json_option = click.option("--json", "as_json", is_flag=True, envvar="HOLDFAST_J
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
+def all_option(variable: str, what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return the option `--all`, for verbs that take ids or filters."""
+    words = f"Every {what} that matches the filters."
+    return click.option("--all", "everything", is_flag=True, envvar=variable, help=words)
+
+
 class Refused(HoldfastError):
     """The server rejected a statement."""
 
 
-def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]]) -> T:
-    """Run a command's work on the installation, then close its connections."""
+def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]], loaded: Holdfast | None = None) -> T:
+    """Run a command's work on the installation, or on that of a loaded application, then close its connections."""
 
     async def session() -> T:
-        app = Holdfast(schema=schema)
+        app = Holdfast(schema=schema) if loaded is None else loaded
         try:
             return await work(app)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError):
             raise SchemaError(
-                f"There is no schema {schema!r} at {app._database.shown}. Run: {migrate.command(schema)}"
+                f"There is no schema {app._database.schema!r} at {app._database.shown}. "
+                f"Run: {migrate.command(app._database.schema)}"
             ) from None
         except asyncpg.PostgresError as error:
             raise _in_words(error, app) from None
@@ -96,6 +104,29 @@ def _in_words(error: asyncpg.PostgresError, app: Holdfast) -> HoldfastError:
     return Refused(f"the server rejected it: {error.message} {more}".rstrip())
 
 
+def chosen(schema: str, ids: Sequence[UUID], filtered: bool, what: str, *filters: Mapping[str, Any]) -> list[UUID]:
+    """The ids as given, or those of live jobs that match any of the filters of `find_jobs`."""
+    if bool(ids) == filtered:
+        raise click.UsageError(f"choose the {what} by id or by a filter (or --all), not both")
+
+    async def find(app: Holdfast) -> list[UUID]:
+        return sorted({id for each in filters for id in await app.find_jobs(**cast(JobFilter, each))})
+
+    return list(ids) or run(schema, find)
+
+
+def print_dry_run(verb: str, ids: Sequence[UUID], as_json: bool) -> None:
+    """Print how many jobs it would be, and the first of them."""
+    if as_json:
+        print_json({f"would_{verb.replace(' ', '_')}": ids})
+        return
+    click.echo(f"would {verb} {len(ids)}")
+    for id in ids[:20]:
+        click.echo(f"  {id}")
+    if len(ids) > 20:
+        click.echo(f"  … and {len(ids) - 20} more")
+
+
 def plain(row: Mapping[str, Any] | asyncpg.Record) -> dict[str, Any]:
     """A row with its JSON columns decoded."""
     decoded = {name: _decoded(name, value) for name, value in dict(row).items()}
@@ -105,7 +136,7 @@ def plain(row: Mapping[str, Any] | asyncpg.Record) -> dict[str, Any]:
 
 
 def _decoded(name: str, value: Any) -> Any:
-    if isinstance(value, str) and name in {"payload", "headers", "errors", "result", "metadata"}:
+    if isinstance(value, str) and name in {"payload", "headers", "errors", "result", "metadata", "progress"}:
         return msgspec.json.decode(value)
     return value
 
@@ -136,7 +167,7 @@ def text(value: Any) -> str:
         case None:
             return "-"
         case datetime():
-            return value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+            return moment(value)
         case float():
             return f"{value:.1f}"
         case dict() | list():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
@@ -8,10 +9,19 @@ import click
 from ..app import Holdfast
 from ..errors import NotFound
 from ..model.durations import seconds
-from .common import JOB_ID, json_option, plain, print_json, print_table, run, schema_option, yes_option
-
-_ALL = 1_000_000
-_CHUNK = 500
+from .common import (
+    JOB_ID,
+    all_option,
+    chosen,
+    json_option,
+    plain,
+    print_dry_run,
+    print_json,
+    print_table,
+    run,
+    schema_option,
+    yes_option,
+)
 
 
 def _filters(function: Any) -> Any:
@@ -25,16 +35,9 @@ def _filters(function: Any) -> Any:
     return function
 
 
-async def _find(
-    app: Holdfast, queue: str | None, kind: str | None, error: str | None, since: str | None, limit: int
-) -> list[dict[str, Any]]:
-    within = seconds(since, "since") if since else None
-    return [plain(row) for row in await app._calls.run("views", "dead", queue, kind, error, within, limit)]
-
-
 @click.group()
 def command() -> None:
-    """List and revive dead letters."""
+    """List, revive and discard dead letters."""
 
 
 @command.command("list")
@@ -46,66 +49,84 @@ def list_(
     queue: str | None, kind: str | None, error: str | None, since: str | None, limit: int, as_json: bool, schema: str
 ) -> None:
     """List dead letters, latest first."""
-    rows = run(schema, lambda app: _find(app, queue, kind, error, since, limit))
+    within = seconds(since, "since") if since else None
+
+    async def work(app: Holdfast) -> list[dict[str, Any]]:
+        return [plain(row) for row in await app._calls.run("views", "dead", queue, kind, error, within, limit)]
+
+    rows = run(schema, work)
     if as_json:
         print_json(rows)
     else:
         print_table(rows, ["id", "queue", "kind", "key", "attempts", "dead_at", "last_error"], "no dead letters")
 
 
+def _verb(name: str) -> Callable[[Any], Any]:
+    """Return a decorator for what `revive` and `discard` take."""
+
+    def decorate(function: Any) -> Any:
+        for option in (
+            schema_option,
+            json_option,
+            yes_option,
+            click.option("--dry-run", is_flag=True, help="Print which ones, and change nothing."),
+            all_option(f"HOLDFAST_DEAD_{name}_ALL", "dead letter"),
+            _filters,
+            click.argument("ids", type=JOB_ID, nargs=-1),
+        ):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 @command.command()
-@click.argument("ids", type=JOB_ID, nargs=-1)
-@_filters
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    envvar="HOLDFAST_DEAD_REVIVE_ALL",
-    help="Every dead letter that matches the filters.",
-)
-@click.option("--dry-run", is_flag=True, help="Print what would be revived, and change nothing.")
-@yes_option
-@json_option
-@schema_option
-def revive(
+@_verb("REVIVE")
+def revive(**given: Any) -> None:
+    """Make dead letters pending again, with a full set of attempts. Choose them by id or by filter."""
+    _apply("revive", "revived", lambda app, ids: app.revive(ids), ask_for_ids=False, **given)
+
+
+@command.command()
+@_verb("DISCARD")
+def discard(**given: Any) -> None:
+    """Move dead letters to the archive, with their errors. Choose them by id or by filter.
+
+    Their status is `discarded` then, and they cannot be revived. Their idempotency keys expire after dedupe_horizon.
+    """
+    _apply("discard", "discarded", lambda app, ids: app.discard(ids), ask_for_ids=True, **given)
+
+
+def _apply(
+    verb: str,
+    done: str,
+    act: Callable[[Holdfast, list[UUID]], Awaitable[list[UUID]]],
+    *,
+    ask_for_ids: bool,
     ids: tuple[UUID, ...],
-    queue: str | None,
-    kind: str | None,
-    error: str | None,
-    since: str | None,
     everything: bool,
     dry_run: bool,
     yes: bool,
     as_json: bool,
     schema: str,
+    **filters: Any,
 ) -> None:
-    """Make dead letters pending again, with a full set of attempts. Choose them by id or by filter."""
-    filtered = everything or any((queue, kind, error, since))
-    if bool(ids) == bool(filtered):
-        raise click.UsageError("choose the dead letters by id or by a filter (or --all), not both")
-    chosen = list(ids) or [row["id"] for row in run(schema, lambda app: _find(app, queue, kind, error, since, _ALL))]
+    filtered = everything or any(filters.values())
+    these = chosen(schema, ids, filtered, "dead letters", {"status": "dead_letter", **filters})
     if dry_run:
-        if as_json:
-            print_json({"would_revive": chosen})
-        else:
-            click.echo(f"would revive {len(chosen)}")
-            for id in chosen[:20]:
-                click.echo(f"  {id}")
+        print_dry_run(verb, these, as_json)
         return
-    if chosen and not yes and filtered:
-        click.confirm(f"Revive {len(chosen)} dead letters?", abort=True)
+    if these and not yes and (filtered or ask_for_ids):
+        click.confirm(f"{verb.capitalize()} {len(these)} dead letters?", abort=True)
 
     async def work(app: Holdfast) -> list[UUID]:
-        revived: list[UUID] = []
-        for start in range(0, len(chosen), _CHUNK):
-            revived += await app.revive(chosen[start : start + _CHUNK])
-        return revived
+        return await act(app, these)
 
-    revived = run(schema, work) if chosen else []
+    found = run(schema, work) if these else []
     if as_json:
-        print_json({"revived": revived})
+        print_json({done: found})
     else:
-        click.echo(f"revived {len(revived)} of {len(chosen)}")
-    if missed := sorted(set(ids) - set(revived)):
+        click.echo(f"{done} {len(found)} of {len(these)}")
+    if missed := sorted(set(ids) - set(found)):
         names = ", ".join(map(str, missed))
         raise NotFound(f"not dead letters, or locked by another operator: {names}; see holdfast job show ID")

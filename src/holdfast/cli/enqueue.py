@@ -6,7 +6,9 @@ import click
 import msgspec
 
 from ..app import Holdfast
-from ..errors import InvalidPayload
+from ..errors import ConfigurationError, InvalidPayload
+from ..loading import load_app
+from ..making import EnqueueOptions
 from ..model.durations import seconds
 from ..model.limits import check_key, check_name
 from ..model.payload import encode
@@ -19,47 +21,54 @@ EXAMPLE = """'{"name": "Ada"}'"""
 @click.command()
 @click.argument("kind")
 @click.argument("arguments", default="{}")
-@click.option("-q", "--queue", default="default", show_default=True)
+@click.option("--app", "path", envvar="HOLDFAST_ENQUEUE_APP", metavar="MODULE:ATTRIBUTE",
+              help="Load the application: the task's settings apply, and its arguments are checked.")  # fmt: skip
+@click.option("-q", "--queue", help="Default: the task's with --app, else `default`.")
 @click.option("--key", help="What the job belongs to; order holds within a key.")
 @click.option("--delay", help="Run it after this long, such as 5m.")
-@click.option("--priority", type=click.IntRange(0, 3), default=1, show_default=True, help="0 runs first.")
+@click.option("--priority", type=click.IntRange(0, 3), help="0 runs first. Default: the task's with --app, else 1.")
 @click.option("--idempotency-key", help="Enqueue one job under this key, however often you run this.")
-@click.option("--max-attempts", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--version", type=click.IntRange(1), default=1, show_default=True, help="Version of the payload.")
+@click.option("--max-attempts", type=click.IntRange(1), help="Default: the task's with --app, else 5.")
+@click.option("--version", type=click.IntRange(1), help="Version of the payload; default 1. Not with --app.")
 @json_option
 @schema_option
 def command(
     kind: str,
     arguments: str,
-    queue: str,
+    path: str | None,
+    queue: str | None,
     key: str | None,
     delay: str | None,
-    priority: int,
+    priority: int | None,
     idempotency_key: str | None,
-    max_attempts: int,
-    version: int,
+    max_attempts: int | None,
+    version: int | None,
     as_json: bool,
     schema: str,
 ) -> None:
     """Enqueue a job of KIND with ARGUMENTS, a JSON object.
 
-    This does not load your application, so it does not know the task: the job goes to the queue `default` unless you
-    pass -q, and the arguments are checked only when the job runs.
+    With --app shop.jobs:hf, the job gets the queue, attempts, priority, version and order of the task, and its
+    arguments are checked before anything is stored. The application also says which schema it is.
+
+    Without --app, the task is not known: the job goes to the queue `default` unless you pass -q, and the arguments are
+    checked only when the job runs.
     """
-    parse_arguments(kind, arguments)
-    wait = seconds(delay, "delay") if delay else None
-    for name, value in (("key", key), ("idempotency_key", idempotency_key)):
-        if value is not None:
-            check_key(name, value)
-
-    async def work(app: Holdfast) -> str:
-        rows = await app._calls.run(
-            "inbox", "enqueue_call", kind, arguments, check_name("queue", queue), key, wait, priority, idempotency_key,
-            max_attempts, version,
-        )  # fmt: skip
-        return str(rows[0][0])
-
-    id = run(schema, work)
+    decoded = parse_arguments(kind, arguments)
+    options: EnqueueOptions = {
+        "queue": queue,
+        "key": key,
+        "delay": delay,
+        "priority": priority,
+        "idempotency_key": idempotency_key,
+        "max_attempts": max_attempts,
+    }
+    if path is None:
+        id = _by_kind(schema, kind, arguments, options, version or 1)
+    else:
+        if version is not None:
+            raise click.UsageError("--version: with --app, the task says which version its arguments have")
+        id = _by_task(schema, path, kind, decoded, options)
     if as_json:
         print_json({"id": id})
     else:
@@ -79,3 +88,38 @@ def parse_arguments(kind: str, arguments: str) -> dict[str, Any]:
         raise InvalidPayload("type", "cannot be an argument; that name carries the kind")
     encode(kind, decoded)
     return decoded
+
+
+def _by_task(schema: str, path: str, kind: str, arguments: dict[str, Any], options: EnqueueOptions) -> str:
+    """Enqueue as the application does."""
+    source = click.get_current_context().get_parameter_source("schema")
+    if source is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--schema: with --app, the application says which schema it is")
+    app = load_app(path)
+    task = app.tasks.get(kind)
+    if task is None:
+        raise ConfigurationError(f"{path} has no task {kind!r}; it has {', '.join(sorted(app.tasks)) or 'none'}")
+
+    async def work(app: Holdfast) -> str:
+        return str((await task.options(**options).enqueue(**arguments)).id)
+
+    return run(schema, work, app)
+
+
+def _by_kind(schema: str, kind: str, text: str, options: EnqueueOptions, version: int) -> str:
+    """Enqueue without knowing the task."""
+    queue, delay = options["queue"] or "default", options["delay"]
+    priority, attempts = options["priority"], options["max_attempts"]
+    wait = seconds(delay, "delay") if delay else None
+    for name, value in (("key", options["key"]), ("idempotency_key", options["idempotency_key"])):
+        if value is not None:
+            check_key(name, value)
+
+    async def work(app: Holdfast) -> str:
+        rows = await app._calls.run(
+            "inbox", "enqueue_call", kind, text, check_name("queue", queue), options["key"], wait,
+            1 if priority is None else priority, options["idempotency_key"], attempts or 5, version,
+        )  # fmt: skip
+        return str(rows[0][0])
+
+    return run(schema, work)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -8,16 +10,30 @@ import click
 from ..app import Holdfast
 from ..errors import NotFound
 from ..model.outcome import Final
-from ..views.questions import next_step
-from .common import JOB_ID, json_option, plain, print_json, print_table, run, safe, schema_option, text, yes_option
+from ..views.questions import LIVE, LiveStatus, job_progress, moment, next_step
+from .common import (
+    JOB_ID,
+    all_option,
+    chosen,
+    json_option,
+    plain,
+    print_dry_run,
+    print_json,
+    print_table,
+    run,
+    safe,
+    schema_option,
+    text,
+    yes_option,
+)
 
-LIVE = ["pending", "processing", "blocked", "dead_letter"]
+STOPPABLE: list[LiveStatus] = ["pending", "processing", "blocked"]
 ENDED = ["completed", *(status.value for status in Final)]
 
 
 @click.group()
 def command() -> None:
-    """List, show and cancel jobs."""
+    """List, show, cancel and run jobs."""
 
 
 @command.command("list")
@@ -61,15 +77,25 @@ def show(id: UUID, as_json: bool, schema: str) -> None:
     if as_json:
         print_json(job)
         return
-    for name in ("id", "kind", "queue", "status", "next", "key", "priority", "attempts", "max_attempts", "claimed_by",
-                 "lease_expires_at", "generation", "available_at", "created_at", "finished_at", "idempotency_key",
-                 "version", "payload", "result"):  # fmt: skip
+    job["progress"] = job_progress(job["progress"])
+    for name in ("id", "kind", "queue", "status", "next", "progress", "key", "priority", "attempts", "max_attempts",
+                 "claimed_by", "lease_expires_at", "generation", "available_at", "created_at", "finished_at",
+                 "idempotency_key", "version", "payload", "result"):  # fmt: skip
         if job[name] is not None:
             click.echo(f"{name.replace('_', ' '):<16} {safe(text(job[name]), 200)}")
     for error in job["errors"] or []:
-        click.echo(safe(f"attempt {error.get('attempt')} on {error.get('worker')} at {error.get('at')}:", 200))
+        click.echo(safe(f"attempt {error.get('attempt')} on {error.get('worker')} at {_when(error.get('at'))}:", 200))
         click.echo(safe(f"    {error.get('error')}: {error.get('message')}", 200))
     _print_trace(job["errors"] or [])
+
+
+def _when(stored: Any) -> str:
+    """A time in a record of an attempt, as all times are shown. Text written by hand may be no time."""
+    try:
+        at = datetime.fromisoformat(stored)
+        return moment(at if at.tzinfo is not None else at.replace(tzinfo=UTC))
+    except (TypeError, ValueError):
+        return str(stored)
 
 
 def _print_trace(errors: list[dict[str, Any]]) -> None:
@@ -79,19 +105,97 @@ def _print_trace(errors: list[dict[str, Any]]) -> None:
         click.echo(safe(f"    {line}", 200))
 
 
+def _verb(name: str) -> Callable[[Any], Any]:
+    """Return a decorator for what `cancel` and `run-now` take."""
+
+    def decorate(function: Any) -> Any:
+        for option in (
+            schema_option,
+            json_option,
+            yes_option,
+            click.option("--dry-run", is_flag=True, help="Print which ones, and change nothing."),
+            all_option(f"HOLDFAST_JOB_{name}_ALL", "job"),
+            click.option("--since", help="Enqueued within this time, such as 2h."),
+            click.option("--error", help="The last error contains this text."),
+            click.option("--kind"),
+            click.option("-q", "--queue"),
+            click.argument("ids", type=JOB_ID, nargs=-1),
+        ):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 @command.command()
-@click.argument("id", type=JOB_ID)
+@_verb("CANCEL")
+@click.option("--status", type=click.Choice(STOPPABLE))
 @click.option("--reason", default="cancelled", show_default=True)
-@yes_option
-@schema_option
-def cancel(id: UUID, reason: str, yes: bool, schema: str) -> None:
-    """Cancel a job. A waiting job ends at once; the handler of a running one is told to stop. Not for dead letters."""
-    if not yes:
-        click.confirm(f"Cancel job {id}?", abort=True)
-    status = run(schema, lambda app: app.cancel(id, reason))
-    click.echo(
-        {
-            "processing": "its handler is being told to stop",
-            "dead_letter": "not cancelled: it is a dead letter, of which nothing runs any more",
-        }.get(status, f"it is {status}")
-    )
+def cancel(
+    ids: tuple[UUID, ...],
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    schema: str,
+    reason: str,
+    status: LiveStatus | None,
+    **filters: Any,
+) -> None:
+    """Cancel jobs. Choose them by id or by filter.
+
+    A waiting job ends at once; the handler of a running one is told to stop. Not for dead letters: see holdfast dead
+    discard.
+    """
+    filtered = everything or status is not None or any(filters.values())
+    wanted = [status] if status else STOPPABLE
+    these = chosen(schema, ids, filtered, "jobs", *({"status": one, **filters} for one in wanted))
+    if dry_run:
+        print_dry_run("cancel", these, as_json)
+        return
+    if these and not yes:
+        click.confirm(f"Cancel job {ids[0]}?" if len(ids) == 1 else f"Cancel {len(these)} jobs?", abort=True)
+    if len(ids) == 1 and not as_json:
+        became = run(schema, lambda app: app.cancel(ids[0], reason))
+        click.echo("its handler is being told to stop" if became == "processing" else f"it is {became}")
+        return
+
+    async def work(app: Holdfast) -> dict[UUID, str]:
+        return await app.cancel_many(these, reason)
+
+    found = run(schema, work) if these else {}
+    told = [id for id, became in found.items() if became == "processing"]
+    ended = [id for id, became in found.items() if became != "processing"]
+    if as_json:
+        print_json({"cancelled": ended, "processing": told})
+    else:
+        click.echo(f"cancelled {len(ended)} of {len(these)}; {len(told)} handlers are being told to stop")
+    if missed := sorted(set(ids) - found.keys()):
+        names = ", ".join(map(str, missed))
+        raise NotFound(f"not cancelled, because they have ended or are dead letters (holdfast dead discard): {names}")
+
+
+@command.command("run-now")
+@_verb("RUN_NOW")
+def run_now(
+    ids: tuple[UUID, ...], everything: bool, dry_run: bool, yes: bool, as_json: bool, schema: str, **filters: Any
+) -> None:
+    """Run jobs now that wait for their time or their retry. Choose them by id or by filter.
+
+    They become due; the next free worker claims them. Their attempts are counted as before.
+    """
+    filtered = everything or any(filters.values())
+    these = chosen(schema, ids, filtered, "jobs", {"waiting": True, **filters})
+    if dry_run:
+        print_dry_run("run now", these, as_json)
+        return
+    if these and not yes and filtered:
+        click.confirm(f"Run {len(these)} waiting jobs now?", abort=True)
+    found = run(schema, lambda app: app.run_now(these)) if these else []
+    if as_json:
+        print_json({"due": found})
+    else:
+        click.echo(f"{len(found)} of {len(these)} are due now")
+    if missed := sorted(set(ids) - set(found)):
+        names = ", ".join(map(str, missed))
+        raise NotFound(f"did not wait for their time or a retry: {names}; see holdfast job show ID")

@@ -42,7 +42,10 @@ log = logging.getLogger("holdfast.worker")
               help="Lines for people, or one JSON object per line.")  # fmt: skip
 @pooler_option
 def command(app: str, processes: int, log_level: str, log_format: LogFormat, **options: Unpack[WorkerOptions]) -> None:
-    """Run the jobs of APP, given as module:attribute, until SIGTERM or Ctrl-C; a second one stops at once.
+    """Run the jobs of APP, given as module:attribute, until SIGTERM or Ctrl-C; a second one stops now.
+
+    The first one drains: running jobs may finish, for up to --drain. The second one interrupts running handlers and
+    hands their jobs back; they run again from the start, without losing an attempt.
 
     A supervisor renews the leases and monitors the worker processes. If one dies, its jobs are handed back at once.
     """

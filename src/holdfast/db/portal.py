@@ -45,6 +45,9 @@ class Portal:
         call.add_done_callback(place.calls.discard)
         try:
             return call.result()
+        except KeyboardInterrupt:
+            call.cancel()  # a wait for a result would poll on
+            raise
         except CancelledError:
             raise Unreachable(
                 "close() ended this call before the server answered; whether it took effect is unknown"

@@ -1,22 +1,59 @@
-"""What operators can do with jobs."""
+"""What operators can do with jobs. Many jobs are taken in batches, each a transaction, in the order of their ids."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from ..db.runner import Runner
-from ..errors import NotFound
+from ..errors import InvalidInput, NotFound
+
+BATCH = 1000
 
 
 async def cancel(runner: Runner, id: UUID, reason: str) -> str:
-    """Cancel a job. 'cancelled': it has ended; 'processing': its handler is notified; 'dead_letter': it stays one."""
+    """Cancel a job. 'cancelled': it has ended; 'processing': its handler is notified. Raises for a dead letter."""
     rows = await runner.run("inbox", "cancel", id, reason)
     if not rows:
         raise NotFound(f"There is no live job {id}; it may have ended already")
-    return str(rows[0][0])
+    status = str(rows[0][0])
+    if status == "dead_letter":
+        raise InvalidInput(
+            "id",
+            f"job {id} is a dead letter and cannot be cancelled: nothing of it runs. To remove it: hf.discard([…]), or "
+            f"holdfast dead discard {id}",
+        )
+    return status
 
 
-async def revive(runner: Runner, ids: Sequence[UUID]) -> list[UUID]:
+async def cancel_many(runner: Runner, ids: Iterable[UUID], reason: str) -> dict[UUID, str]:
+    """Cancel jobs; return the status of each that was cancelled, as `cancel` does. Leaves dead letters alone."""
+    found: dict[UUID, str] = {}
+    for batch in _batches(ids):
+        found |= {row["id"]: row["status"] for row in await runner.run("inbox", "cancel_many", batch, reason)}
+    return {id: status for id, status in found.items() if status != "dead_letter"}
+
+
+async def revive(runner: Runner, ids: Iterable[UUID]) -> list[UUID]:
     """Make dead letters pending again with a full set of attempts; return the ids of those revived."""
-    return [row[0] for row in await runner.run("inbox", "revive", sorted(ids))]
+    return await _each(runner, "revive", ids)
+
+
+async def discard(runner: Runner, ids: Iterable[UUID]) -> list[UUID]:
+    """Move dead letters to the archive as discarded; return the ids of those discarded."""
+    return await _each(runner, "discard", ids)
+
+
+async def run_now(runner: Runner, ids: Iterable[UUID]) -> list[UUID]:
+    """Make pending jobs due that wait for their time or their retry; return their ids."""
+    return await _each(runner, "run_now", ids)
+
+
+async def _each(runner: Runner, verb: str, ids: Iterable[UUID]) -> list[UUID]:
+    return [row[0] for batch in _batches(ids) for row in await runner.run("inbox", verb, batch)]
+
+
+def _batches(ids: Iterable[UUID]) -> Iterator[list[UUID]]:
+    ordered = sorted(set(ids))
+    for start in range(0, len(ordered), BATCH):
+        yield ordered[start : start + BATCH]

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Awaitable, Mapping
 from contextlib import ExitStack
@@ -29,7 +30,7 @@ from ..errors import Cancelled, ConfigurationError, HoldfastError, LeaseLost, Ti
 from ..loading import import_module, load_app
 from ..middleware import surround
 from ..model.job import Claim
-from ..model.questions import Question
+from ..model.questions import Progress, Question
 from ..worker.attempts.deciding import OnceBusy, raised, returned
 from ..worker.exit_codes import CONFIGURATION, ORPHANED, SHORT, is_shortage
 from ..worker.handler_processes import protocol
@@ -38,6 +39,8 @@ from ..worker.parent_death import die_with
 
 log = logging.getLogger("holdfast.worker")
 
+TELL_EVERY = 0.2
+"""Seconds between two reports of a handler's progress to its worker."""
 _STOPS: dict[str, type[LeaseLost | Cancelled | Timeout]] = {
     "LeaseLost": LeaseLost,
     "Cancelled": Cancelled,
@@ -162,6 +165,9 @@ class Handlers:
         self._asking = threading.Lock()
         """One question at a time, from any thread of the handler, and none after its attempt."""
         self._context: Context | None = None
+        self._noted = threading.Event()
+        self._note: tuple[Claim, Progress] | None = None
+        self._telling: threading.Thread | None = None
         self._stop: protocol.Stop | None = None
 
     def serve(self) -> None:
@@ -209,6 +215,25 @@ class Handlers:
             context._tell(_STOPS[stop.error](stop.message))
 
     # The desk
+
+    def note(self, claim: Claim, progress: Progress) -> None:
+        if os.getpid() != self._pid:
+            return  # a process that the handler forked shares the socket
+        self._note = claim, progress
+        self._noted.set()
+        if self._telling is None:
+            self._telling = threading.Thread(target=self._tell_progress, name="holdfast progress", daemon=True)
+            self._telling.start()
+
+    def _tell_progress(self) -> None:
+        """Send the latest progress now and then: a handler may report it a million times."""
+        while self._noted.wait():
+            self._noted.clear()
+            note = self._note
+            with self._asking:
+                if note is not None and self._context is not None and self._context._claim is note[0]:
+                    self._wire.send(protocol.Tell(note[1]))
+            time.sleep(TELL_EVERY)
 
     async def ask(self, claim: Claim, question: Question) -> bool:
         if os.getpid() != self._pid:

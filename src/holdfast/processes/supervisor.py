@@ -8,6 +8,7 @@ or Ctrl-C; a second one stops them now. What had started in a process that died 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
@@ -43,6 +44,13 @@ QUICK = 5.0
 """Seconds: a process that ends sooner is restarted after a growing pause."""
 OVERTIME = 15.0
 """Seconds beyond the drain time after which a process that does not end is killed."""
+
+
+STOPS_NOW = (
+    "%s running jobs are interrupted and handed back: they run again from the start, and lose no attempt. A process "
+    "that has not ended after %.0f s, because a handler blocks it, is killed; its running jobs lose an attempt"
+)
+log = logging.getLogger("holdfast.supervisor")
 
 
 class Supervisor:
@@ -87,6 +95,8 @@ class Supervisor:
                 place.drain()
         else:
             self._occurrences.stop_requested(name, now=True)
+            if running := sum(place.running for place in self._places):
+                log.warning(STOPS_NOW, running, OVERTIME)
             for place in self._places:
                 place.stop_now()
             self._isolation.stop_now()
@@ -139,6 +149,11 @@ class WorkerPlace:
         """Does its process hold rows, or is it stopped?"""
         ledger, process = self._ledger, self._process
         return ledger is not None and process is not None and (any(ledger.held()) or _is_stopped(process.pid))
+
+    @property
+    def running(self) -> int:
+        """How many handlers run in its process."""
+        return sum(row.stage == marks.RUNNING for row in self._ledger.held()) if self._ledger is not None else 0
 
     def forget_suspects(self) -> None:
         """Reset `suspects`, until it reports them again."""

@@ -5,6 +5,7 @@ select j.id, j.queue, j.kind, j.status::text as status, j.priority, j.partition_
        j.attempts, j.max_attempts, j.crashes, j.claimed_by, j.claimed_at, j.lease_expires_at, j.lease_generation as generation,
        j.fence, j.available_at, j.cancel_requested_at, j.payload, j.payload_version as version, j.headers, j.last_error,
        j.errors, j.idempotency_key, j.result, j.created_at, j.finished_at,
+       (select i.progress from holdfast.inbox i where i.id = $1) as progress,
        holdfast.clock() as now,
        q.paused_at is not null as paused,
        exists (

@@ -4,13 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal, TypedDict, get_args
 from uuid import UUID
 
 import msgspec
 
+from ..errors import InvalidInput
+from ..model.durations import Duration, seconds
+
 Row = Mapping[str, Any]
+
+
+def moment(at: datetime) -> str:
+    """Return a time as people read it: in UTC, which the letter Z says."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+LiveStatus = Literal["pending", "processing", "blocked", "dead_letter"]
+LIVE: tuple[LiveStatus, ...] = get_args(LiveStatus)
+MOST = 1_000_000
+"""Ids that one question returns, unless its limit says otherwise."""
+
+
+class JobFilter(TypedDict, total=False):
+    """Which live jobs; what is left out or None matches all."""
+
+    status: LiveStatus | None
+    queue: str | None
+    kind: str | None
+    error: str | None
+    """Text that the last error contains."""
+    since: Duration | None
+    """Enqueued within this time; of dead letters: became one within it."""
+    waiting: bool
+    """Only pending jobs that wait for their time or their retry?"""
+    limit: int
+    """The most to find; a million by default."""
+
+
+def find_arguments(filters: JobFilter) -> tuple[Any, ...]:
+    """Return the arguments of find.sql."""
+    if unknown := sorted(filters.keys() - set(JobFilter.__annotations__)):
+        raise InvalidInput(unknown[0], f"is not a filter; expected one of {', '.join(JobFilter.__annotations__)}")
+    status, since = filters.get("status"), filters.get("since")
+    if status is not None and status not in LIVE:
+        raise InvalidInput("status", f"expected one of {', '.join(LIVE)}; got {status!r}")
+    within = seconds(since, "since") if since is not None else None
+    statuses = list(LIVE) if status is None else [status]
+    words = (filters.get("queue"), filters.get("kind"), filters.get("error"))
+    return statuses, *words, within, filters.get("waiting", False), filters.get("limit", MOST)
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far an attempt was, as its handler reported it."""
+
+    fraction: float
+    text: str
+    attempt: int
+    at: datetime
+
+    def __str__(self) -> str:
+        return f"{self.fraction:.0%} {self.text}".rstrip() + f" (attempt {self.attempt}, {moment(self.at)})"
+
+
+def job_progress(stored: Any) -> JobProgress | None:
+    """Return the progress that is stored; None for what is written by hand in another form."""
+    try:
+        return msgspec.convert(stored, JobProgress)
+    except msgspec.ValidationError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +100,8 @@ class JobState:
     finished_at: datetime | None
     blocked_by: UUID | None = None
     """The job of the same ordered key that must end first."""
+    progress: JobProgress | None = None
+    """What was last reported with `ctx.progress`; None if nothing was, and after the job has ended."""
 
 
 def job_state(row: Row) -> JobState:
@@ -55,6 +121,7 @@ def job_state(row: Row) -> JobState:
         created_at=row["created_at"],
         finished_at=row["finished_at"],
         blocked_by=row["blocked_by"],
+        progress=job_progress(msgspec.json.decode(row["progress"])) if row["progress"] is not None else None,
     )
 
 
@@ -72,7 +139,7 @@ def next_step(job: Row) -> str:
         case "cancelled":
             return f"nothing: it was cancelled ({job['last_error']})"
         case "dead_letter":
-            return f"nothing, until you revive it: holdfast dead revive {job['id']}"
+            return f"nothing, until you revive or discard it: holdfast dead revive {job['id']}"
         case "blocked":
             return _behind_its_head(job) or "is next in its key; a worker or housekeeping unparks it soon"
         case "processing":
@@ -85,7 +152,7 @@ def _while_processing(job: Row) -> str:
     asked = "; its handler was told to stop" if job["cancel_requested_at"] else ""
     if left > 0:
         where = job["claimed_by"] if job["owner_seen"] else f"{job['claimed_by']}, which has not been seen for 30 s"
-        return f"runs on {where}; lease until {job['lease_expires_at']:%H:%M:%S}, in {left:.0f} s{asked}"
+        return f"runs on {where}; lease until {moment(job['lease_expires_at'])}, in {left:.0f} s{asked}"
     if job["cancel_requested_at"]:
         after = "end as cancelled"
     else:
@@ -100,7 +167,7 @@ def _behind_its_head(job: Row) -> str:
     if job["blocker_status"] == "processing":
         why = f"runs on {job['blocker_worker']}"
     elif job["blocker_due"] > job["now"]:
-        why = f"waits for its retry at {job['blocker_due']:%Y-%m-%d %H:%M:%S}"
+        why = f"waits for its retry at {moment(job['blocker_due'])}"
     else:
         why = "comes first"
     return f"blocked by job {job['blocked_by']} of the same key, which {why}"
@@ -118,7 +185,7 @@ def _while_pending(job: Row) -> str:
         return f"waits: no live worker on queue {job['queue']} knows {job['kind']} version {job['version']}"
     if wait > 0:
         why = f"retry after attempt {job['attempts']}" if job["attempts"] else "scheduled"
-        return f"{why}: due at {job['available_at']:%Y-%m-%d %H:%M:%S}, in {wait:.0f} s"
+        return f"{why}: due at {moment(job['available_at'])}, in {wait:.0f} s"
     if job["blocked_by"] is not None:
         return _behind_its_head(job)
     if job["crashes"]:

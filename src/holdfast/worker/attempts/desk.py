@@ -9,9 +9,10 @@ from typing import Any, assert_never
 from ...db.runner import Runner
 from ...inbox import once
 from ...model.job import Claim
-from ...model.questions import EnterOnce, FinishOnce, Question
+from ...model.questions import EnterOnce, FinishOnce, Progress, Question
 from ...probes import probe
 from .deciding import OnceBusy
+from .progress import ProgressNotes
 
 
 class WorkerDesk:
@@ -21,6 +22,7 @@ class WorkerDesk:
         self._runner = runner
         self.state = state
         self._loop = asyncio.get_running_loop()
+        self._progress = ProgressNotes(runner, self._loop)
 
     async def ask(self, claim: Claim, question: Question) -> bool:
         match question:
@@ -35,6 +37,9 @@ class WorkerDesk:
                 return True
             case _:
                 assert_never(question)
+
+    def note(self, claim: Claim, progress: Progress) -> None:
+        self._progress.add(claim, progress)
 
     def wait(self, work: Awaitable[Any]) -> Any:
         """Run it on the worker's loop, and wait for it in a handler's thread."""

@@ -175,6 +175,8 @@ class HandlerProcess(asyncio.Protocol):
                 self._end(None)
             case protocol.Ask(question):
                 self._answering = asyncio.get_running_loop().create_task(self._answer(question))
+            case protocol.Tell(progress):
+                self._desk.note(self._claim, progress)
             case protocol.Ready(kinds) if not self.ready.done():  # otherwise nothing waits for it
                 self.ready.set_result(kinds)
             case protocol.Refused(problem) if not self.ready.done():

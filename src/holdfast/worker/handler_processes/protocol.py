@@ -13,7 +13,7 @@ import msgspec
 from ...model.job import Claim
 from ...model.outcome import AttemptFailed, Completed, HandedBack, Lost, Outcome, Snoozed, trim
 from ...model.outcome import Ended as JobEnded
-from ...model.questions import Question
+from ...model.questions import Progress, Question
 from ..logs import LogFormat
 
 HEAD = 4
@@ -87,6 +87,12 @@ class Ask(msgspec.Struct, tag=True, frozen=True):
     question: Question
 
 
+class Tell(msgspec.Struct, tag=True, frozen=True):
+    """The handler tells its worker how far it is."""
+
+    progress: Progress
+
+
 class Ended(msgspec.Struct, tag=True, frozen=True):
     how: str
     outcome: msgspec.Raw
@@ -97,7 +103,7 @@ class GaveIn(msgspec.Struct, tag=True, frozen=True):
 
 
 Down = Run | Answer
-Up = Ready | Refused | Ask | Ended | GaveIn
+Up = Ready | Refused | Ask | Tell | Ended | GaveIn
 
 _OUTCOMES: dict[str, type[Outcome]] = {kind.__name__: kind for kind in get_args(Outcome)}
 

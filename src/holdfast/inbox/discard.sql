@@ -1,0 +1,5 @@
+-- Discard dead letters: each moves to the archive as discarded, with its errors.
+-- Takes    $1 ids.
+-- Returns  the ids discarded.
+-- Locks, index: see holdfast.discard.
+select d.id from holdfast.discard($1::uuid[]) as d (id)

@@ -28,7 +28,7 @@ def test_several_schedules_of_one_task() -> None:
 
     @hf.every("5m", jitter="10s", args={"region": "eu"})
     @hf.cron("0 7 * * 1-5", tz="Europe/Berlin", name="mornings", missed="skip", grace="5m", args={"region": "us"})
-    @hf.task(queue="reports", max_attempts=2, version=3, ordered=True)
+    @hf.task(queue="reports", max_attempts=2, version=3, ordered=True, key=lambda region: f"region:{region}")
     def report(region: str) -> str:
         return region
 
@@ -42,7 +42,9 @@ def test_several_schedules_of_one_task() -> None:
     )
     assert (every.every, every.jitter, every.missed) == ("300.000000 seconds", "10.000000 seconds", "latest")
     assert (bytes(every.args), bytes(cron.args)) == (b'{"region":"eu"}', b'{"region":"us"}')
-    assert every.options == {"queue": "reports", "priority": 1, "max_attempts": 2, "version": 3, "ordered": True}
+    assert every.options == {
+        "queue": "reports", "priority": 1, "max_attempts": 2, "version": 3, "ordered": True, "key": "region:eu",
+    }  # fmt: skip
     assert every.digest != cron.digest
 
 
@@ -98,6 +100,21 @@ def test_the_order_of_decorators_and_names_given_twice() -> None:
         hf.every("10m")(task)
     with pytest.raises(ConfigurationError, match="delay: is not for jobs of a schedule"):
         hf.every("5m", name="late")(task.options(delay="1m"))
+
+
+async def test_jobs_of_a_unique_task_do_not_pile_up(inbox: Inbox, clock: Clock, scheduler: Schedulers) -> None:
+    app = Holdfast()
+    app.every("1m", name="minutely")(app.task(name="job", unique_arguments=True, unique_done=True)(lambda: None))
+    one = scheduler(*app.schedules.values())
+    for minute in range(4):
+        clock.stop_at(NOON + minute * MINUTE)
+        await settle(one)
+    assert slots(inbox) == minutes([1]), "it waits, so the later slots find it"
+    assert (row(inbox)["last_slot"], row(inbox)["skipped"]) == (NOON + 3 * MINUTE, 0)
+    inbox.rows("delete from holdfast.inbox")  # it has ended
+    clock.stop_at(NOON + 4 * MINUTE)
+    await settle(one)
+    assert slots(inbox) == minutes([4])
 
 
 # Whose declaration counts

@@ -99,6 +99,8 @@ def _by_task(schema: str, path: str, kind: str, arguments: dict[str, Any], optio
     task = app.tasks.get(kind)
     if task is None:
         raise ConfigurationError(f"{path} has no task {kind!r}; it has {', '.join(sorted(app.tasks)) or 'none'}")
+    if "self" in arguments:  # it would be taken for the task
+        raise InvalidPayload("self", f"is not an argument of {kind}")
 
     async def work(app: Holdfast) -> str:
         return str((await task.options(**options).enqueue(**arguments)).id)

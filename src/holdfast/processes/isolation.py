@@ -57,6 +57,11 @@ class Place(Protocol):
         """Does it hold rows, or is it stopped? Read from its ledger: a handler may block its loop."""
         ...
 
+    @property
+    def running(self) -> int:
+        """How many handlers run in it."""
+        ...
+
     def forget_suspects(self) -> None:
         """Reset `suspects`, until it reports them again."""
 
@@ -87,6 +92,11 @@ class Isolation:
         """When to start the first one, if ordinary processes still see suspects then."""
         self._failures = 0
         self._codes = [0]
+
+    @property
+    def running(self) -> int:
+        """How many handlers run in isolation."""
+        return sum(place.running for place in self._lives)
 
     def ask(self) -> None:
         """Ask for a process: rows were handed back whose attempts may have killed their process."""

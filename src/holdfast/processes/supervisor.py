@@ -95,7 +95,7 @@ class Supervisor:
                 place.drain()
         else:
             self._occurrences.stop_requested(name, now=True)
-            if running := sum(place.running for place in self._places):
+            if running := self._isolation.running + sum(place.running for place in self._places):
                 log.warning(STOPS_NOW, running, OVERTIME)
             for place in self._places:
                 place.stop_now()

@@ -85,7 +85,7 @@ class JobState:
     kind: str | None
     queue: str
     status: str
-    """pending, processing, blocked, dead_letter; completed, failed or cancelled when it has ended"""
+    """pending, processing, blocked, dead_letter; at the end: completed, failed, cancelled, expired or discarded"""
     next: str
     """What happens to it next, in words."""
     attempts: int

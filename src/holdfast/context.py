@@ -45,7 +45,7 @@ class Context:
         self._claim = claim
         self._desk = desk
         self._stop: Exception | None = None
-        self._stopped = threading.Event()
+        self._stopped: threading.Event | None = None  # made when it is needed: it costs as much as the rest
 
     @property
     def job_id(self) -> UUID:
@@ -104,7 +104,7 @@ class Context:
     @property
     def stopping(self) -> bool:
         """True once this attempt should stop: its lease is lost, its job was cancelled, or it timed out."""
-        return self._stopped.is_set()
+        return self._stop is not None
 
     def check(self) -> None:
         """Raise `LeaseLost`, `Cancelled` or `Timeout` once this attempt should stop. For long synchronous work."""
@@ -113,6 +113,10 @@ class Context:
 
     def wait_stopping(self, timeout: float | None = None) -> bool:
         """Wait until this attempt should stop, at most `timeout` seconds. For synchronous handlers."""
+        if self._stopped is None:
+            self._stopped = self.__dict__.setdefault("_event", threading.Event())  # one, for all threads that wait
+        if self._stop is not None:  # read after the event is there; `_tell` writes it before it looks for the event
+            self._stopped.set()
         return self._stopped.wait(timeout)
 
     def progress(self, fraction: float, text: str = "") -> None:
@@ -135,7 +139,8 @@ class Context:
     def _tell(self, reason: LeaseLost | Cancelled | Timeout) -> None:
         if self._stop is None:
             self._stop = reason
-        self._stopped.set()
+        if self._stopped is not None:
+            self._stopped.set()
 
 
 class TxContext(Context):

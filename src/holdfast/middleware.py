@@ -103,12 +103,12 @@ def surround(definition: Definition, layers: Iterable[Layer]) -> Definition:
     @wraps(handler)
     async def surrounded(ctx: Context, /, **arguments: Any) -> Any:
         context = (ctx,) if wants_context else ()
-        return await _run(ctx, functions, lambda: handler(*context, **arguments))
+        return await _run(ctx, functions, 0, lambda: handler(*context, **arguments))
 
     @wraps(handler)
     def surrounded_sync(ctx: Context, /, **arguments: Any) -> Any:
         context = (ctx,) if wants_context else ()
-        return _run_sync(ctx, functions, lambda: handler(*context, **arguments))
+        return _run_sync(ctx, functions, 0, lambda: handler(*context, **arguments))
 
     return replace(definition, function=surrounded if covers == "async" else surrounded_sync, wants_context=True)
 
@@ -180,31 +180,35 @@ def _is_better(error: BaseException, than: BaseException) -> bool:
     return isinstance(than, _STOPS) or bool(getattr(error, "gives_attempt_back", False))
 
 
-async def _run(ctx: Context, functions: Sequence[Callable[..., Any]], handler: Callable[[], Any]) -> Any:
-    if not functions:
-        return await handler()
-    call_next = _NextAsync(lambda: _run(ctx, functions[1:], handler))
+async def _run(ctx: Context, functions: Sequence[Callable[..., Any]], at: int, handler: Callable[[], Any]) -> Any:
+    """Run the middleware from `at` on, and the handler inside."""
+    if at + 1 == len(functions):
+        call_next = _NextAsync(handler)
+    else:
+        call_next = _NextAsync(lambda: _run(ctx, functions, at + 1, handler))
     raised = None
     try:
-        await functions[0](ctx, call_next)
+        await functions[at](ctx, call_next)
     except BaseException as error:
         raised = error
     try:
-        return call_next.result(functions[0], raised)
+        return call_next.result(functions[at], raised)
     finally:
         del raised, call_next  # an error refers to this frame
 
 
-def _run_sync(ctx: Context, functions: Sequence[Callable[..., Any]], handler: Callable[[], Any]) -> Any:
-    if not functions:
-        return handler()
-    call_next = _NextSync(lambda: _run_sync(ctx, functions[1:], handler))
+def _run_sync(ctx: Context, functions: Sequence[Callable[..., Any]], at: int, handler: Callable[[], Any]) -> Any:
+    """As `_run`."""
+    if at + 1 == len(functions):
+        call_next = _NextSync(handler)
+    else:
+        call_next = _NextSync(lambda: _run_sync(ctx, functions, at + 1, handler))
     raised = None
     try:
-        functions[0](ctx, call_next)
+        functions[at](ctx, call_next)
     except BaseException as error:
         raised = error
     try:
-        return call_next.result(functions[0], raised)
+        return call_next.result(functions[at], raised)
     finally:
         del raised, call_next

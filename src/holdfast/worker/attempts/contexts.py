@@ -27,18 +27,16 @@ Blocked = Callable[[Claim, float], None]
 _DONE = object()
 
 
-async def in_own_context(running: Running, coroutine: Coroutine[Any, Any, Any], blocked: Blocked) -> Any:
-    """The result of a handler. `blocked` is called after each later step in which it kept the loop for too long."""
+Steps = Generator[Any, Any, None]
+
+
+def first_step(running: Running, coroutine: Coroutine[Any, Any, Any]) -> tuple[Steps, Variables, Any] | None:
+    """Begin; None if it has ended, and its result is in `running`. Otherwise pass this to `other_steps`."""
     variables = copy_context()
     steps = _keep_result(running, coroutine).__await__()
     # With `next` and a default, the usual case, a handler that waits for nothing, needs no exception.
     waits_for = variables.run(next, steps, _DONE)
-    if waits_for is not _DONE:
-        running.waited = True
-        if (took := perf_counter() - running.began) > BLOCKS:
-            blocked(running.claim, took)
-        await _other_steps(running.claim, steps, variables, waits_for, blocked)
-    return running.result
+    return None if waits_for is _DONE else (steps, variables, waits_for)
 
 
 async def _keep_result(running: Running, coroutine: Coroutine[Any, Any, Any]) -> None:
@@ -47,10 +45,16 @@ async def _keep_result(running: Running, coroutine: Coroutine[Any, Any, Any]) ->
 
 
 @types.coroutine
-def _other_steps(
-    claim: Claim, steps: Generator[Any, Any, None], variables: Variables, waits_for: Any, blocked: Blocked
-) -> Generator[Any, Any, None]:
-    """As a task of asyncio does it: pass on what the coroutine waits for, and what is thrown in."""
+def other_steps(running: Running, began: tuple[Steps, Variables, Any], blocked: Blocked) -> Steps:
+    """As a task of asyncio does it: pass on what the coroutine waits for, and what is thrown in.
+
+    `blocked` is called after each step in which it kept the loop for too long, the first one too.
+    """
+    claim = running.claim
+    steps, variables, waits_for = began
+    running.waited = True
+    if (took := perf_counter() - running.began) > BLOCKS:
+        blocked(claim, took)
     while True:
         step: Callable[[Any], Any] = steps.send
         value: Any = None
@@ -61,12 +65,12 @@ def _other_steps(
             raise
         except BaseException as error:
             step, value = steps.throw, error
-        began = perf_counter()
+        at = perf_counter()
         try:
             waits_for = variables.run(step, value)
         except StopIteration:
             return
         finally:
             del value  # an error refers to this frame
-            if (took := perf_counter() - began) > BLOCKS:
+            if (took := perf_counter() - at) > BLOCKS:
                 blocked(claim, took)

@@ -26,7 +26,7 @@ from ...model.outcome import AttemptFailed, Outcome
 from ...probes import probe
 from ..handler_processes.pool import HandlerProcesses
 from ..logs import current
-from .contexts import BLOCKS, in_own_context
+from .contexts import BLOCKS, first_step, other_steps
 from .deciding import Unstarted, ended_transaction, returned, unstarted
 from .running import Running
 from .transactions import ATTEMPT, Transactions, Unbegun
@@ -69,9 +69,10 @@ class OnLoop:
             coroutine = definition.function(running.context, **arguments)
         else:
             coroutine = definition.function(**arguments)
-        value = await in_own_context(running, coroutine, self._occurrences.blocked)
+        if (began := first_step(running, coroutine)) is not None:
+            await other_steps(running, began, self._occurrences.blocked)
         probe("run.after")
-        return returned(value)
+        return returned(running.result)
 
     async def close(self) -> None: ...
 
@@ -173,7 +174,9 @@ class InTransaction:
         running.began = perf_counter()
         try:
             coroutine = definition.function(running.context, **arguments)
-            return await in_own_context(running, coroutine, self._occurrences.blocked)
+            if (began := first_step(running, coroutine)) is not None:
+                await other_steps(running, began, self._occurrences.blocked)
+            return running.result
         except Exception as error:
             if not connection.is_closed() and not connection.is_in_transaction():
                 raise _RolledBack(ended_transaction(error)) from error

@@ -305,8 +305,8 @@ async def send_receipt(order_id: int, email: str = "") -> None: ...
 
 def test_enqueue_with_the_application_applies_the_tasks_settings(shell: Shell) -> None:
     (shell.folder / "shop.py").write_text(SHOP)
-    words = ["enqueue", "--app", "shop:hf", "send_receipt"]
-    id = UUID(shell(*words, '{"order_id": 9182}', "--key", "order:9182").out.strip())
+    words = ["enqueue", "--app", "shop:hf", "--key", "order:9182", "send_receipt"]
+    id = UUID(shell(*words, '{"order_id": 9182}').out.strip())
     (row,) = shell.sql("select * from holdfast.inbox where id = %s", id)
     names = ("queue", "max_attempts", "priority", "payload_version", "ordered", "partition_key")
     assert [row[name] for name in names] == ["mail", 3, 0, 2, True, "order:9182"]
@@ -314,7 +314,7 @@ def test_enqueue_with_the_application_applies_the_tasks_settings(shell: Shell) -
     other = shell(*words, '{"order_id": 1}', "-q", "other", "--max-attempts", "1", "--idempotency-key", "k", "--json")
     (row,) = shell.sql("select * from holdfast.inbox where id = %s", UUID(other.json["id"]))
     assert (row["queue"], row["max_attempts"], row["idempotency_key"]) == ("other", 1, "k")
-    assert shell("enqueue", "send_receipt", '{"order_id": 2}', HOLDFAST_ENQUEUE_APP="shop:hf").code == 0
+    assert shell("enqueue", "send_receipt", '{"order_id": 2}', "--key", "k", HOLDFAST_ENQUEUE_APP="shop:hf").code == 0
     for arguments, problem in (
         ('{"order_id": "one"}', "order_id: Expected `int`"),
         ("{}", "order_id"),

@@ -40,4 +40,6 @@ than the lease can block it; and suspects run between other jobs, isolated for a
     waking             the listener: wakes workers that sleep
     embedded           a worker inside an application; `holdfast.processes` has the programs of `holdfast worker`
     served, settings   what a worker needs from an application, and its options
+    lifespan           the application's code around a worker
+    logs, log_lines    the job of every log record, formats; what the log says
 """

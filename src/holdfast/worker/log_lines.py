@@ -110,7 +110,10 @@ class LogLines(Subscriber):
         worker_log.warning("%s endings could not be written before the end; their leases will expire", endings)
 
     def handlers_left(self, handlers: int) -> None:
-        worker_log.warning("%s handlers did not stop when asked; their leases will expire", handlers)
+        worker_log.warning(
+            "%s handlers did not stop when asked; their jobs run again, at the latest when their leases expire",
+            handlers,
+        )
 
     def handler_process_failed(self, error: Exception) -> None:
         worker_log.warning("process=True: %s; trying again", error)

@@ -3,6 +3,7 @@
 hands          a fixed number, each takes the next claimed row
 runner         runs one attempt
 ways           to run it: on the loop, in a thread, in a transaction, in a separate process
+contexts       context variables of its own, step by step; notices a step that blocks the loop
 running        an attempt in progress: how to stop it
 transactions   in which handlers write; their sessions have names, so that others can end them
 desk           answers the questions of handlers

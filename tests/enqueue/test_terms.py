@@ -58,7 +58,7 @@ STORED = {
 BY_ITSELF = {
     "id", "seq", "attempts", "crashes", "claimed_by", "claimed_at", "lease_expires_at", "lease_generation", "fence",
     "cancel_requested_at", "completed_at", "dead_at", "last_error", "errors", "idempotency_key", "created_at",
-    "snoozes", "unique_key", "unique_done",
+    "snoozes", "unique_key", "unique_done", "progress",
 }  # fmt: skip
 """Columns that no term sets."""
 

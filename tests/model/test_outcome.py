@@ -51,7 +51,7 @@ def test_endings_are_equal_by_value() -> None:
 
 
 def test_endings_are_values() -> None:
-    assert returned(Snooze("5m")) == Snoozed(300.0)
+    assert returned(Snooze("5m")) == Snoozed(300.0, counted=True)
     assert returned(Fail("why")) == Ended(Final.FAILED, "why")
 
 

@@ -88,10 +88,10 @@ def once(id: UUID | None, idempotency_key: str | None) -> tuple[Any, ...]:
     return ids, ["k"], ['{"type": "job"}'], [idempotency_key], [1], [TERMS.text]
 
 
-def unique(replace: str | None) -> tuple[Any, ...]:
+def unique(replace: str | None, idempotency_key: str | None = None) -> tuple[Any, ...]:
     """Arguments of enqueue_once for a unique job."""
     terms = Terms(kind="job", queue="default", priority=1, max_attempts=5, version=1, unique_key="u", replace=replace)
-    return [None], ["k"], ['{"type": "job"}'], [None], [1], [terms.text]
+    return [None], ["k"], ['{"type": "job"}'], [idempotency_key], [1], [terms.text]
 
 
 TERMS = Terms(kind="job", queue="default", priority=1, max_attempts=5, version=1)
@@ -148,12 +148,13 @@ HOT: dict[str, Expected] = {
     "inbox/enqueue_once": Expected(
         {},
         [once(NEW, "new"), once(NEW, "new"), once(LIVE, None), once(None, "by hand"), once(ENDED, "ended"),
-         unique(None), unique(None), unique("arguments")],
+         unique(None), unique(None), unique("arguments", "another")],
         before=KNOWN,
         worker=False,
         functions=["select d.* ", "where i.id = job", "i.idempotency_key = store_job", "set job_id = other.id",
                    "from holdfast.archive a", "delete from holdfast.inbox", "set expires_at =",
-                   "set payload = store_job.payload", "select i.id from holdfast.inbox i"],
+                   "set payload = store_job.payload", "i.status <> 'dead_letter'",
+                   "set job_id = made"],
     ),
     "inbox/enqueue_call": Expected(
         {}, [("job", "{}", "default", None, None, 1, key, 5, 1) for key in ("new", "new", None)], worker=False,
@@ -238,7 +239,8 @@ NESTED: dict[str, Expected] = {
     "from holdfast.archive a": Expected(ARCHIVE),
     "set expires_at =": Expected(DEDUPE),
     "set payload = store_job.payload": Expected({"idx_inbox_unique": "kind unique_key"}),
-    "select i.id from holdfast.inbox i": Expected({"idx_inbox_unique": "kind unique_key"}),
+    "i.status <> 'dead_letter'": Expected({"idx_inbox_unique": "kind unique_key"}),
+    "set job_id = made": Expected(DEDUPE),
 }  # fmt: skip
 
 NOT_HOT = {

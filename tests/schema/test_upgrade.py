@@ -88,14 +88,7 @@ async def test_rows_of_every_status_stay_as_they_are_and_come_to_their_end(datab
 
     applied = await migrate(database_at(database_url))
     assert [step.name for step in applied] == [migration.name for migration in migrations()[RELEASED:]]
-    after = everything(database_url)
-    columns = {table: rows[0].keys() for table, rows in before.items() if rows}
-    kept = {
-        table: [{name: row[name] for name in columns[table]} for row in rows] for table, rows in after.items() if rows
-    }
-    assert {table: sorted(rows, key=str) for table, rows in kept.items()} == {
-        table: sorted(rows, key=str) for table, rows in before.items() if rows
-    }
+    assert everything(database_url) == before
 
     hf = Holdfast(database_url, pooler=database_at(database_url).pooler)
     ran: list[int] = []

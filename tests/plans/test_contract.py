@@ -44,7 +44,7 @@ async def test_an_index_that_is_gone_is_missed(migrated_url: str, index: str) ->
     found = await complaints(migrated_url)
     # Without the index that is the arbiter, nobody is second, and the look for the first is not run at all.
     arbiters = {
-        "idx_inbox_idempotency_key": "did not run 'i.idempotency_key = store_job'",
+        "idx_inbox_idempotency_key": "did not run 'set job_id = other.id'",
         "idx_inbox_unique": "did not run 'set payload = store_job.payload'",
     }
     complaint = arbiters.get(index, f"does not use {index}")

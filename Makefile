@@ -19,18 +19,24 @@ PEERS ?=
 AGAINST ?=
 TURNS ?=
 
-.PHONY: help demo test lint format bench pins clean
+# The tests start thousands of Python processes. Without compiled modules, each of them would compile all of Holdfast.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo test boundary lint format bench reference pins clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    run the system on an embedded Postgres      ARGS="--seconds 20 --json"'
+	@echo '             with a dashboard and its buttons            ARGS=--no-dashboard without'
 	@echo 'make test    lint, then all tests                        TESTARGS="-k claim"'
 	@echo '             on several servers at a time                JOBS=3'
+	@echo 'make boundary  two services and each broker between them, killed and stopped at every probe: 102 runs'
 	@echo 'make lint    ruff, mypy --strict, import-linter'
 	@echo 'make format  format the source with ruff'
 	@echo 'make bench   run the benchmarks, about ten minutes       ARGS="drain pinned", FULL=1 for full sizes, ARGS=--help'
 	@echo '             with other job queues, to compare           PEERS=all, or PEERS=pgboss,pgqueuer'
 	@echo '             this tree against a commit, in turns        AGAINST=HEAD~1 ARGS="drain pickup", TURNS=25'
+	@echo 'make reference  renew docs/api.md from the docstrings'
 	@echo 'make pins    renew requirements/*.txt (needs uv)'
 	@echo 'make clean   remove .venv and all caches'
 	@echo
@@ -39,6 +45,9 @@ help:
 	@echo 'HOLDFAST_TEST_OLD_POSTGRES=...  bin folder of the oldest supported Postgres; `make test` then runs on it, too'
 	@echo '                                (tools/fetch-old-postgres fetches one and prints the folder)'
 	@echo 'HOLDFAST_TEST_PGBOUNCER=...     the program; `make test` then runs through it in transaction mode, too'
+	@echo 'redis-server, rabbitmq-server, prometheus, chromium, node'
+	@echo '                                on PATH: `make test` then tests what speaks to them, too (otherwise it names the'
+	@echo '                                tests that it left out; .ci/run installs all)'
 
 demo: $(VENV)/.runtime
 	@$(BIN)/holdfast demo $(ARGS)
@@ -46,17 +55,20 @@ demo: $(VENV)/.runtime
 # The tests mostly wait for commits and leases, so several run at the same time, each on its own server.
 # The runs on an old server and through a pooler leave out tests that do not use that server; see tests/conftest.py.
 test: lint
-	$(BIN)/python -m pytest -n $(JOBS) $(TESTARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTARGS)
 ifneq ($(HOLDFAST_TEST_OLD_POSTGRES),)
-	HOLDFAST_TEST_POSTGRES=old $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(TESTARGS)
+	HOLDFAST_TEST_POSTGRES=old $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(TESTARGS)
 else
 	@echo 'Left out: the run on the oldest supported Postgres (HOLDFAST_TEST_OLD_POSTGRES is not set; see make help).'
 endif
 ifneq ($(HOLDFAST_TEST_PGBOUNCER),)
-	HOLDFAST_TEST_POOLER=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(TESTARGS)
+	HOLDFAST_TEST_POOLER=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(TESTARGS)
 else
 	@echo 'Left out: the run through PgBouncer (HOLDFAST_TEST_PGBOUNCER is not set; see make help).'
 endif
+
+boundary: $(VENV)/.dev
+	HOLDFAST_BOUNDARY=all $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/boundary -k matrix $(TESTARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -72,12 +84,15 @@ bench: $(VENV)/.dev
 	@$(BIN)/python -m bench $(if $(FULL),--full) $(if $(PEERS),--peers $(PEERS)) \
 		$(if $(AGAINST),--against $(AGAINST)) $(if $(TURNS),--turns $(TURNS)) $(ARGS)
 
+reference: $(VENV)/.dev
+	$(BIN)/python tools/api_reference.py
+
 # The two sets have the same versions: the smaller one is compiled with the larger as a constraint.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 pins:
 	$(COMPILE) --upgrade --all-extras pyproject.toml requirements/build.in requirements/dev.in -o requirements/dev.txt
-	$(COMPILE) --upgrade --extra speed --extra embedded -c requirements/dev.txt \
+	$(COMPILE) --upgrade --extra speed --extra embedded --extra dashboard -c requirements/dev.txt \
 		pyproject.toml requirements/build.in -o requirements/runtime.txt
 
 clean:

@@ -7,6 +7,7 @@ left.
 
     ground, processes, draining, turns    what axes are made of: databases, real workers, a watched drain, repeats
     drain … wake                          one module per axis; `run` adds its figures, each with its target
+    relay, workflows                      axes of several modules
     turn, paces                           one turn in a process of its own, with the source of any commit
     compare                               two commits in turns: `--against COMMIT`
     peers                                 others of its kind, in turns with us: `--peers`

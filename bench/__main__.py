@@ -21,8 +21,11 @@ from . import (
     enqueue,
     fleet,
     handlers,
+    keep,
     memory,
+    metrics,
     mixed,
+    operate,
     ordered,
     peers,
     pickup,
@@ -39,12 +42,15 @@ from .compare.report import Report
 from .figures import Results, machine
 from .ground import Ground, ground
 from .peers import race
+from .relay import axis as relay
 from .turn.cases import AXES as AXES_IN_TURNS
+from .workflows import axis as workflows
 
 Axis = Callable[[Ground, Results, bool], Awaitable[None]]
 
 AXES: dict[str, tuple[Axis, str]] = {
     "drain": (drain.run, "`holdfast worker -c 20` on a full queue: rate, memory, CPU and WAL per job"),
+    "keep": (keep.run, "a drain with keep=None, in turns with the archived one and with Graphile Worker"),
     "ceiling": (ceiling.run, "the same statements from pgbench, without Python, and our share of that"),
     "wal": (wal.run, "WAL of claim and completion, with the archive's row aside"),
     "memory": (memory.run, "of a worker process, over a million jobs"),
@@ -59,6 +65,10 @@ AXES: dict[str, tuple[Axis, str]] = {
     "processes": (fleet.run, "1, 2, 4 and 8 worker processes, no-op jobs and handlers that wait"),
     "handlers": (handlers.run, "handlers of 0, 1 and 50 ms, of each kind"),
     "ordered": (ordered.run, "ordered jobs against free ones, and beside many that are blocked"),
+    "relay": (relay.run, "events to NATS, RabbitMQ, Redis and webhooks, confirmed; the lag; an outage of the broker"),
+    "workflows": (workflows.run, "instances with 1 and 5 steps, beside DBOS and Absurd; sleepers, replay, fan-in"),
+    "metrics": (metrics.run, "a drain with the numbers and a scraper, in turns with one that counts nothing"),
+    "operate": (operate.run, "the questions of operators, the gauges and a scrape, beside many live and archived rows"),
     "recovery": (recovery.run, "for how long a killed or stopped process, or a lost host, keeps jobs waiting"),
     "ring": (ring.run, "how even the shares of owned buckets are, and what moves when a worker joins"),
     "wake": (wake.run, "what the test `does somebody sleep?` costs producers"),

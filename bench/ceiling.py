@@ -34,7 +34,15 @@ CLAIM = {
     10: ":rescan::boolean", 11: ":rescan::boolean",
 }  # fmt: skip
 """What stands for each parameter of claim.sql: variables, so that they are parameters for pgbench, too."""
-COMPLETE = {1: ":ids", 2: ":generations", 3: ":nothing", 4: ":nothing", 5: ":nothing", 6: ":client_id::text"}
+COMPLETE = {
+    1: ":ids",
+    2: ":generations",
+    3: ":nothing",
+    4: ":nothing",
+    5: ":nothing",
+    6: ":client_id::text",
+    7: ":nothing",
+}
 VARIABLES = {
     "lanes": "{default,default,default,default}", "priorities": "{0,1,2,3}",
     "claimed_available_at": "-infinity", "claimed_seq": "0",

@@ -14,6 +14,7 @@ from pathlib import Path
 from . import plots
 from .figures import OURS, YARDSTICKS, Figure, Results, number
 from .paces import BURSTS, PACES
+from .workflows.cases import CASES
 
 _PLACE = re.compile(r"(<!-- bench: (?P<name>[\w-]+) -->\n).*?(<!-- /bench -->)", re.S)
 
@@ -85,13 +86,22 @@ def _bursts(results: Results) -> Iterable[str]:
     return _table(("burst", "ms", "each job, median", "the last, median"), rows) if rows else (_UNMEASURED,)
 
 
+def _workflows(results: Results) -> Iterable[str]:
+    rows = []
+    for system in results.systems:
+        found = [results.find("workflows", case.name, system) for case in CASES]
+        if any(found):
+            rows.append((system, *(number(figure.median) if figure else "–" for figure in found)))
+    return _table(("instances/s", *(case.words for case in CASES)), rows) if rows else (_UNMEASURED,)
+
+
 def _both(half: Figure | None, most: Figure | None) -> str:
     return f"{number(half.median)} / {number(most.median)}" if half and most else "–"
 
 
 def _others(results: Results) -> Iterable[str]:
     """What has no target and is in no other table, of ours and the yardsticks."""
-    elsewhere = {(axis, case) for _, axis, case in COLUMNS}
+    elsewhere = {(axis, case) for _, axis, case in COLUMNS} | {("workflows", case.name) for case in CASES}
     rows = [
         (figure.axis, _whose(figure) + figure.name, _value(figure), str(len(figure.values)))
         for figure in results.figures
@@ -120,6 +130,7 @@ def _plots(results: Results) -> Iterable[str]:
 PARTS: dict[str, Callable[[Results], Iterable[str]]] = {
     "conditions": _conditions, "targets": _targets, "peers": _peers, "pinned": _pinned, "others": _others,
     "settings": _settings, "plots": _plots, "paces": _paces, "bursts": _bursts,
+    "workflows": _workflows,
 }  # fmt: skip
 
 
@@ -160,7 +171,7 @@ def _whose(figure: Figure) -> str:
 
 
 def _verdict(figure: Figure) -> str:
-    return "met" if figure.verdict == "met" else "**missed**"
+    return "met" if figure.verdict == "met" else f"**{figure.verdict.lower()}**"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:

@@ -28,8 +28,8 @@ MANY = 20_000
 CALLS = {"bulk": ("enqueue_many", None, 1_000), "copy": ("COPY", True, 5_000)}
 """Words, the `copy` of enqueue_many, and jobs a call."""
 _BARE = """
-    insert into holdfast.inbox (id, partition_key, partition_bucket, payload)
-    values ($1, $2, $3, $4)
+    insert into holdfast.inbox (id, partition_key, partition_bucket, kind, payload)
+    values ($1, $2, $3, 'noop', $4)
 """
 
 

@@ -23,16 +23,26 @@ class Target:
 
     limit: float
     at_least: bool
+    fails: float | None = None
+    """Beyond this, the goal is not just missed: it is a failure."""
 
     def met(self, value: float) -> bool:
-        return value >= self.limit if self.at_least else value <= self.limit
+        return self._within(self.limit, value)
+
+    def verdict(self, value: float) -> str:
+        if self.met(value):
+            return "met"
+        return "MISSED" if self.fails is None or self._within(self.fails, value) else "FAILED"
+
+    def _within(self, limit: float, value: float) -> bool:
+        return value >= limit if self.at_least else value <= limit
 
     def __str__(self) -> str:
         return f"{'≥' if self.at_least else '≤'} {number(self.limit)}"
 
 
-def at_least(limit: float) -> Target:
-    return Target(limit, True)
+def at_least(limit: float, fails: float | None = None) -> Target:
+    return Target(limit, True, fails)
 
 
 def at_most(limit: float) -> Target:
@@ -58,9 +68,7 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        if self.target is None:
-            return ""
-        return "met" if self.target.met(self.median) else "MISSED"
+        return "" if self.target is None else self.target.verdict(self.median)
 
     @property
     def shown(self) -> str:
@@ -72,6 +80,8 @@ class Figure:
 
     def to_json(self) -> dict[str, Any]:
         target = self.target and {"limit": self.target.limit, "at_least": self.target.at_least}
+        if target and self.target and self.target.fails is not None:
+            target["fails"] = self.target.fails
         return {
             "axis": self.axis, "case": self.case, "system": self.system, "name": self.name, "unit": self.unit,
             "median": self.median, "min": min(self.values), "max": max(self.values), "values": list(self.values),
@@ -80,7 +90,7 @@ class Figure:
 
     @classmethod
     def from_json(cls, it: dict[str, Any]) -> Self:
-        target = it["target"] and Target(it["target"]["limit"], it["target"]["at_least"])
+        target = it["target"] and Target(**it["target"])
         return cls(it["axis"], it["name"], it["unit"], it["values"], target, it["system"], it["case"])
 
 
@@ -125,7 +135,7 @@ class Results:
 
     @property
     def missed(self) -> list[Figure]:
-        return [figure for figure in self.figures if figure.verdict == "MISSED"]
+        return [figure for figure in self.figures if figure.verdict in ("MISSED", "FAILED")]
 
     def ratio(self, figure: Figure) -> float | None:
         """Ours ÷ this, for a figure of another system."""

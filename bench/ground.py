@@ -27,8 +27,8 @@ CHUNK = 50_000
 
 _FILL = """
     with made as materialized (select holdfast.uuidv7() as id, n from generate_series($1::int, $2::int) as n)
-    insert into holdfast.inbox (id, partition_key, partition_bucket, payload, available_at, ordered, queue)
-    select id, key, holdfast.bucket(key),
+    insert into holdfast.inbox (id, partition_key, partition_bucket, kind, payload, available_at, ordered, queue)
+    select id, key, holdfast.bucket(key), $3::text,
            jsonb_build_object('type', $3::text, 'number', n, 'note', $4::text),
            clock_timestamp() + make_interval(secs => $5::float8), $6::text is not null, $8::text
     from made

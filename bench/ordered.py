@@ -15,8 +15,9 @@ NEIGHBOURS = 10
 STUCK = 100_000
 
 _STUCK = """
-    insert into holdfast.inbox (partition_key, partition_bucket, payload, ordered, status, claimed_by, lease_expires_at)
-    select 'stuck ' || n % 2, 1, '{"type": "noop", "number": 0, "note": ""}', true,
+    insert into holdfast.inbox (
+        partition_key, partition_bucket, kind, payload, ordered, status, claimed_by, lease_expires_at)
+    select 'stuck ' || n % 2, 1, 'noop', '{"type": "noop", "number": 0, "note": ""}', true,
            case when n < 2 then 'processing' else 'pending' end::holdfast.inbox_status,
            case when n < 2 then 'elsewhere' end, case when n < 2 then now() + interval '1 h' end
     from generate_series(0, $1::int + 1) as n

@@ -123,6 +123,14 @@ PLOTS = (
         _growing("backlog", "jobs behind them", ("rate.", "holdfast")),
     ),
     Plot(
+        "workflows-1", "Workflows of one no-op step, 100 in flight, one worker process (more is better)",
+        _compared("workflows", "steps.1.c100"),
+    ),
+    Plot(
+        "workflows-5", "Workflows of five no-op steps, 100 in flight, one worker process (more is better)",
+        _compared("workflows", "steps.5.c100"),
+    ),
+    Plot(
         "processes", "Drain by worker processes, two cores (no-op jobs)",
         _growing("processes", "processes", ("noop.", "no-op")),
     ),

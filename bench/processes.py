@@ -61,7 +61,8 @@ def _stat(pid: int) -> list[str]:
 @contextmanager
 def worker(url: str, *options: str, app: str = "hf", may_end: bool = False) -> Iterator[int]:
     """`holdfast worker` with one of the benchmarks' applications, in processes of its own; the supervisor's pid."""
-    command = [sys.executable, "-m", "holdfast.cli", "worker", f"bench.app:{app}", "--log-level", "WARNING", *options]
+    place = app if ":" in app else f"bench.app:{app}"
+    command = [sys.executable, "-m", "holdfast.cli", "worker", place, "--log-level", "WARNING", *options]
     environment = {**os.environ, "HOLDFAST_DATABASE_URL": url}
     with subprocess.Popen(command, cwd=Path(__file__).parent.parent, env=environment) as process:
         if not may_end:

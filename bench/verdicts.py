@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from .figures import Results, Target, at_least, at_most
 from .paces import BURSTS, PACES
+from .workflows.cases import CASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ COMPARISONS = (
     Comparison("enqueue", "copy", "bulk", at_least(2)),
     Comparison("pinned", "snapshot.q4", "snapshot.q4", at_least(1.4)),
     Comparison("pinned", "xid.q4", "xid.q4", at_least(1.4)),
+    *(Comparison("workflows", case.name, case.name, at_least(10)) for case in CASES),
     *(Comparison("pickup", case, case, LEVEL) for case in _WAITS),
 )
 

@@ -13,13 +13,30 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.schema.migrate import migrate
+from tests.support.brokers.kafka import kafka_cluster, kafka_of_session
+from tests.support.brokers.nats import nats_of_session, nats_server
+from tests.support.brokers.rabbitmq import rabbitmq_of_session, rabbitmq_server
+from tests.support.brokers.redis import redis_of_session, redis_server
+from tests.support.browser import chromium
 from tests.support.databases import Server, running_server, unusable, wants_old_postgres
 from tests.support.inbox import Session, session
 from tests.support.no_skips import pytest_make_collect_report, pytest_runtest_makereport
 from tests.support.pooler import database_at, wants_pooler
 from tests.support.workers import Fleet, Inbox, running_fleet
 
-__all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
+__all__ = [
+    "chromium",
+    "kafka_cluster",
+    "kafka_of_session",
+    "nats_of_session",
+    "nats_server",
+    "pytest_make_collect_report",
+    "pytest_runtest_makereport",
+    "rabbitmq_of_session",
+    "rabbitmq_server",
+    "redis_of_session",
+    "redis_server",
+]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,12 +48,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is about the other way to the server; when it is an old one, or behind a pooler, also what does
-    not ask for it at all."""
+    not ask for it at all. Sort the rest for several processes."""
     other = "direct" if wants_pooler() else "pooled"
     special = wants_pooler() or wants_old_postgres()
     left_out = {item for item in items if item.get_closest_marker(other) or (special and not _asks(item))}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-    items[:] = [item for item in items if item not in left_out]
+    items[:] = sorted((item for item in items if item not in left_out), key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """What comes first. The first tests all go to one process, and others take from it what is at the end, so only that
+    one starts RabbitMQ, which takes seconds. A slow test that came last would leave the other processes idle."""
+    if "rabbitmq" in item.nodeid:
+        return 0
+    return 1 if item.get_closest_marker("slow") else 2
 
 
 def _asks(item: pytest.Item) -> bool:
@@ -61,6 +86,13 @@ def database_url(postgres: Server) -> Iterator[str]:
 @pytest.fixture
 def migrated_url(postgres: Server) -> Iterator[str]:
     """The address of a database of this test's own, migrated to this release."""
+    with postgres.database(migrated(postgres)) as url:
+        yield url
+
+
+@pytest.fixture
+def second_url(postgres: Server) -> Iterator[str]:
+    """Another one, for tests of two services."""
     with postgres.database(migrated(postgres)) as url:
         yield url
 

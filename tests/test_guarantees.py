@@ -56,7 +56,7 @@ async def test_a_stale_worker_completing_with_an_old_claimed_by_or_fence_token_a
     (claim,) = await one.claim("w2")
     before = await one.snapshot()
     for worker, generation in [("w1", stale.generation), ("w1", claim.generation), ("w2", stale.generation)]:
-        assert [*(await one.inbox("complete", [id], [generation], [], [], [], worker))[0]] == [0, 0, []]
+        assert [*(await one.inbox("complete", [id], [generation], [], [], [], worker, []))[0]] == [0, 0, []]
         assert await one.inbox("fail", [id], [generation], ["e"], ["{}"], [None], [False], [False], worker) == []
         assert await one.inbox("renew", [id], [generation], worker, 90.0) == []
     link = Link(one.database, "keeper")

@@ -40,15 +40,20 @@ class Drained:
         return self.jobs / self.seconds
 
 
-async def drain(ground: Ground, driver: Driver, url: str, jobs: int, holder: Sequence[str] = ()) -> Drained:
-    """Run a worker until the jobs, which stand ready, have ended; `holder` are statements of an open transaction."""
+async def drain(
+    ground: Ground, driver: Driver, url: str, jobs: int, holder: Sequence[str] = (), settings: Sequence[str] = ()
+) -> Drained:
+    """Run a worker until the jobs, which stand ready, have ended.
+
+    `holder` are statements of an open transaction; `settings` are for the worker.
+    """
     async with _connection(url) as watch, _connection(url) as held:
         await watch.execute("analyze")
         await settle(watch)
         for statement in holder:
             await held.fetch(statement)
         wal = await watch.fetchval("select pg_current_wal_insert_lsn()")
-        async with driver.worker("worker", url, jobs) as worker:
+        async with driver.worker("worker", url, jobs, *settings) as worker:
             with _Sizes(worker.pid) as sizes:
                 marks = [(await _calls(worker, 1))["at"]]
                 before = _used(ground, worker)

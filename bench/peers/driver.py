@@ -10,6 +10,9 @@
     driver worker-pickup URL JOBS         a worker that says how long each job was on its way
     driver worker-hand URL JOBS           the same, one of a fleet whose workers take one job at a time, of 50 ms
 
+For workflows, `install` and `worker` also get flight=N, how many may run at a time, and `worker` gets steps=N, how many
+steps each job has.
+
 All but the workers end by themselves. A worker ends when its standard input does, so that none outlives the bench
 whatever becomes of it. Times are those of the one monotonic clock that the processes of a host share.
 """
@@ -56,9 +59,9 @@ class Driver:
             return said
 
     @asynccontextmanager
-    async def worker(self, kind: str, url: str, jobs: int) -> AsyncIterator[Speaker]:
+    async def worker(self, kind: str, url: str, jobs: int, *settings: str) -> AsyncIterator[Speaker]:
         """A worker that is up; gone at the end."""
-        async with self._speaker(kind, url, jobs) as speaker:
+        async with self._speaker(kind, url, jobs, *settings) as speaker:
             speaker.ready = await speaker.until("ready")
             yield speaker
 

@@ -55,7 +55,7 @@ class Peer:
     def sql(self, name: str) -> str:
         """`unfinished`: whether a job is not completed yet. `completed`: how many are, and the times of three quarters.
 
-        The latter two are null for a peer that keeps none.
+        The latter two are null for a peer that keeps none. `steps`, of those with workflows: how many are recorded.
         """
         return (self.folder / f"{name}.sql").read_text()
 

@@ -124,7 +124,7 @@ class Race:
             await driver.call("install", template)
             self._entrants.append(Entrant(driver, template))
         except (LeftOut, DriverFailed) as why:
-            self._leave_out(name, "all", why)
+            leave_out(self._results, name, "all", why)
 
     async def turns(
         self,
@@ -145,7 +145,7 @@ class Race:
                     said = await once(entrant)
                 except (DriverFailed, TimeoutError, asyncpg.PostgresError) as why:
                     self._entrants.remove(entrant)
-                    self._leave_out(entrant.name, f"{what} and what follows", why)
+                    leave_out(self._results, entrant.name, f"{what} and what follows", why)
                 else:
                     took = time.monotonic() - began
                     print(f"    {entrant.name}: {what} {repeat + 1} of {repeats}: {said} ({took:.0f} s)", flush=True)
@@ -267,13 +267,15 @@ class Race:
     def _add(self, entrant: Entrant, axis: str, case: str, name: str, unit: str, values: Sequence[float]) -> None:
         self._results.add(axis, name, unit, values, system=entrant.name, case=case)
 
-    def _leave_out(self, name: str, what: str, why: Exception) -> None:
-        words = f"left out of {what}: {str(why) or type(why).__name__}"
-        self._results.settings[name] = "; ".join(filter(None, (self._results.settings.get(name), words)))
-        print(f"    {name} is {words}", flush=True)
-        # Not into the figures: it may name paths and addresses.
-        if isinstance(why, DriverFailed) and why.last_words:
-            print(textwrap.indent(why.last_words, "        "), flush=True)
+
+def leave_out(results: Results, name: str, what: str, why: Exception) -> None:
+    """Say in the figures and on the terminal why a peer takes part no longer."""
+    words = f"left out of {what}: {str(why) or type(why).__name__}"
+    results.settings[name] = "; ".join(filter(None, (results.settings.get(name), words)))
+    print(f"    {name} is {words}", flush=True)
+    # Not into the figures: it may name paths and addresses.
+    if isinstance(why, DriverFailed) and why.last_words:
+        print(textwrap.indent(why.last_words, "        "), flush=True)
 
 
 async def heard(workers: Sequence[Speaker], jobs: int) -> list[tuple[int, float]]:

@@ -24,8 +24,8 @@ PATIENCE = 120.0
 LOOK_EVERY = 0.05
 
 _FILL = """
-    insert into holdfast.inbox (partition_key, partition_bucket, payload, ordered)
-    select key, holdfast.bucket(key), jsonb_build_object('type', $1::text, 'number', n, 'note', $2::text),
+    insert into holdfast.inbox (partition_key, partition_bucket, {kind} payload, ordered)
+    select key, holdfast.bucket(key), {value} jsonb_build_object('type', $1::text, 'number', n, 'note', $2::text),
            $3::text is not null
     from generate_series(1, $5::int) as n
     cross join lateral (
@@ -34,6 +34,10 @@ _FILL = """
     order by n
 """
 """Ordered by $3: null for no order, else one of $4 keys in turn, or $4 neighbours of one key."""
+_GENERATED = """
+    select attgenerated <> '' from pg_attribute where attrelid = 'holdfast.inbox'::regclass and attname = 'kind'
+"""
+"""Up to version 16, the server computed the kind; from then on, a row that comes without it is written twice."""
 _ENDED = "select count(*) from holdfast.archive"
 _COUNTS = """
     select count(*)::int, count(distinct id)::int, count(*) filter (where status = 'completed' and attempts = 1)::int,
@@ -74,7 +78,9 @@ async def drained(
 
 
 async def _fill(watch: asyncpg.Connection, kind: str, keys: str | None, of: int, jobs: int) -> None:
-    await watch.execute(_FILL, kind, NOTE, keys, of, jobs, timeout=PATIENCE)
+    generated = await watch.fetchval(_GENERATED)
+    fill = _FILL.format(kind="", value="") if generated else _FILL.format(kind="kind,", value="$1::text,")
+    await watch.execute(fill, kind, NOTE, keys, of, jobs, timeout=PATIENCE)
 
 
 async def _until_ended(watch: asyncpg.Connection, jobs: int) -> None:

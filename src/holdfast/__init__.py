@@ -3,13 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 from .app import Holdfast
-from .context import Context, TxContext
+from .context import Context, StepContext, TxContext
+from .db.acting import acting_as
 from .definitions import TaskOptions
 from .errors import (
     Cancelled,
+    ChildFailed,
     ConfigurationError,
     Contended,
+    HistoryMismatch,
     HoldfastError,
+    HoldfastWarning,
     IdempotencyConflict,
     InvalidInput,
     InvalidPayload,
@@ -17,25 +21,42 @@ from .errors import (
     LeaseLost,
     NotFound,
     NotInTransaction,
+    OutcomeUnknown,
+    Rejected,
     SchemaError,
+    StepFailed,
     Timeout,
     Unreachable,
     UnsafeServer,
 )
+from .flow.flow import Flow
+from .instances import InstanceState, Signalled, SignalState, StepState
 from .job import Job
+from .journal.story import Incident
 from .making import EnqueueOptions
 from .middleware import CallNext, CallNextSync
 from .model.backoff import Backoff
+from .model.event import Event
+from .model.explanation import Explanation, Reason
+from .model.finding import Finding
 from .model.keys import substream
 from .model.limits import Limits
 from .model.outcome import Fail, Retry, Snooze
 from .model.terms import NewJob
+from .outbox.publish import Published
+from .publishing import PublishOptions
+from .receiving.asgi import Receiver
+from .receiving.storing import Received
+from .reception import EventOptions, EventTask
 from .schedules.operating import ScheduleState
 from .scheduling import ScheduleOptions
+from .tables import Sleep, Step, Wait
 from .tasks import Task
 from .version import __version__
-from .views.questions import JobFilter, JobState
+from .views.questions import DeadGroup, JobFilter, JobState
+from .webhooks.operating import EndpointAttempt, EndpointState, NewEndpoint, Recovered
 from .worker.settings import WorkerOptions
+from .workflows import Instance, StartOptions, Workflow, WorkflowOptions
 
 if TYPE_CHECKING:
     from .worker.embedded import EmbeddedWorker
@@ -45,15 +66,30 @@ __all__ = [
     "CallNext",
     "CallNextSync",
     "Cancelled",
+    "ChildFailed",
     "ConfigurationError",
     "Contended",
     "Context",
+    "DeadGroup",
     "EmbeddedWorker",
+    "EndpointAttempt",
+    "EndpointState",
     "EnqueueOptions",
+    "Event",
+    "EventOptions",
+    "EventTask",
+    "Explanation",
     "Fail",
+    "Finding",
+    "Flow",
+    "HistoryMismatch",
     "Holdfast",
     "HoldfastError",
+    "HoldfastWarning",
     "IdempotencyConflict",
+    "Incident",
+    "Instance",
+    "InstanceState",
     "InvalidInput",
     "InvalidPayload",
     "Job",
@@ -62,22 +98,43 @@ __all__ = [
     "JobState",
     "LeaseLost",
     "Limits",
+    "NewEndpoint",
     "NewJob",
     "NotFound",
     "NotInTransaction",
+    "OutcomeUnknown",
+    "PublishOptions",
+    "Published",
+    "Reason",
+    "Received",
+    "Receiver",
+    "Recovered",
+    "Rejected",
     "Retry",
     "ScheduleOptions",
     "ScheduleState",
     "SchemaError",
+    "SignalState",
+    "Signalled",
+    "Sleep",
     "Snooze",
+    "StartOptions",
+    "Step",
+    "StepContext",
+    "StepFailed",
+    "StepState",
     "Task",
     "TaskOptions",
     "Timeout",
     "TxContext",
     "Unreachable",
     "UnsafeServer",
+    "Wait",
     "WorkerOptions",
+    "Workflow",
+    "WorkflowOptions",
     "__version__",
+    "acting_as",
     "substream",
 ]
 

@@ -1,42 +1,49 @@
-"""Holdfast, the front door: tasks, enqueueing, workers, and operators' verbs."""
+"""Holdfast, the front door: tasks, enqueueing and workers. It inherits operators' verbs and schedules."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
-from uuid import UUID
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, cast, overload
 
 from .calls import Calls
 from .context import Context, TxContext
+from .contracts.types import EventTypes
 from .db import callers
-from .db.callers import AsyncConnection, Caller
+from .db.callers import AsyncConnection
 from .db.database import Database
 from .db.urls import resolve_pooler, resolve_url
-from .definitions import Definition, OnFailure, Runs, TaskOptions, define, skips
-from .errors import ConfigurationError, NotFound
-from .inbox import operating as jobs
+from .declaring_events import EventDeclarations
+from .definitions import Definition, Runs, TaskOptions, define
+from .endpoints import EndpointVerbs
+from .errors import ConfigurationError
+from .flow.flow import Flow
+from .instances import InstanceVerbs
 from .job import Job
 from .making import Batch
 from .middleware import Layer, Only, check_coverage, check_lifespan, surround
-from .model.durations import Duration, seconds
-from .model.limits import DEFAULT_LIMITS, Limits, check_flag, check_name, check_schema
+from .model.limits import DEFAULT_LIMITS, Limits, check_flag, check_key, check_modules, check_schema
+from .model.outcome import Fail, Snooze
 from .model.terms import NewJob
-from .ownership import members
-from .queues import operating as queues
-from .schedules import operating as schedules
+from .model.tracing import Tracing
+from .outbox.routes import Route
+from .publishing import EventVerbs
+from .receiving.consuming import Consumed
+from .reception import ReceptionVerbs
 from .schedules.declared import Declared
-from .schedules.operating import ScheduleState
-from .schedules.timing import timing
-from .scheduling import Scheduled, ScheduleOptions, declare, scheduled
-from .schema import migrate
-from .tasks import Task, TaskDecorator, enqueue_on_async, enqueue_on_sync
-from .views.questions import JobFilter, JobState, find_arguments, job_state
+from .scheduling import ScheduleVerbs
+from .sending import send_many
+from .tables import Sleep, Step, Wait, compiled
+from .tasks import AllOnAsync, AllOnSync, Task, TaskDecorator, jobs_of
 from .worker.settings import WorkerOptions, WorkerSettings
+from .workflows import Workflow, WorkflowDecorator, WorkflowOptions, check_versions, declare, register
 
 if TYPE_CHECKING:
+    from .dashboard.application import Dashboard
+    from .dashboard.settings import Auth
     from .tasks import ContextTask, PlainTask, TxTask
     from .worker.embedded import EmbeddedWorker
 
@@ -45,7 +52,7 @@ R = TypeVar("R")
 M = TypeVar("M", bound="Callable[[Any, Any], Any]")
 
 
-class Holdfast:
+class Holdfast(ReceptionVerbs, ScheduleVerbs, InstanceVerbs, EventVerbs, EndpointVerbs, EventDeclarations):
     """One installation of Holdfast: a database, a schema in it, and the tasks of this application.
 
     `url` defaults to HOLDFAST_DATABASE_URL, then DATABASE_URL, then libpq's PG* variables; `schema` to HOLDFAST_SCHEMA,
@@ -54,6 +61,16 @@ class Holdfast:
 
     `lifespan` is called with this Holdfast and makes an async context manager, which surrounds every worker. What it
     yields is `ctx.state`. `lifespan_sync` makes a plain one, for each process of `process=True`.
+
+    `imports` names the modules that have the tasks: `["shop.tasks"]`. Worker processes import them when they start. The
+    constructor does not, so these modules can import `hf`.
+
+    `source` is the name under which this application publishes events; by default that of its database.
+    `strict_events` rejects events whose type is not declared with `hf.event`.
+
+    ```python
+    hf = Holdfast()  # the URL is in HOLDFAST_DATABASE_URL
+    ```
     """
 
     def __init__(
@@ -65,26 +82,48 @@ class Holdfast:
         limits: Limits = DEFAULT_LIMITS,
         lifespan: Callable[[Holdfast], AbstractAsyncContextManager[Any]] | None = None,
         lifespan_sync: Callable[[Holdfast], AbstractContextManager[Any]] | None = None,
+        imports: Iterable[str] = (),
+        source: str | None = None,
+        strict_events: bool = False,
     ) -> None:
         self._url = url
         self._schema = check_schema((os.environ.get("HOLDFAST_SCHEMA") or "holdfast") if schema is None else schema)
         self._pooler = pooler
         self._resolved: Database | None = None
         self.limits = limits
+        """Sizes above which input is rejected."""
         self.tasks: dict[str, Task[Any, Any]] = {}
+        """The registered tasks, by name."""
         self.schedules: dict[str, Declared] = {}
-        """Those of the code, by name."""
+        """The schedules in the code, by name."""
+        self.consumers: list[Consumed] = []
+        """The consumers that its workers run."""
+        self.event_types: EventTypes = EventTypes(
+            strict=bool(check_flag("strict_events", strict_events)), limits=limits
+        )
+        """The event types in the code, by type and version."""
         self._calls = Calls(lambda: self._database)
         self._lifespan = check_lifespan("lifespan", "asynccontextmanager", lifespan)
         self._lifespan_sync = check_lifespan("lifespan_sync", "contextmanager", lifespan_sync)
+        self.routes: dict[str, Route] = {}
+        """Where events go, by name: see `relay`."""
+        self._event_source = check_key("source", source) if source is not None else None
         self._middleware: list[Layer] = []
+        self._tracing: Tracing | None = None
+        self._imports = check_modules("imports", imports)
 
     @property
     def _database(self) -> Database:
         """Read from the environment on first use, so that importing an application needs no database."""
         if self._resolved is None:
-            self._resolved = Database(resolve_url(self._url), self._schema, resolve_pooler(self._pooler))
+            self._resolved = Database(self._resolve_url(), self._schema, resolve_pooler(self._pooler))
         return self._resolved
+
+    def _resolve_url(self) -> str | None:
+        return resolve_url(self._url)
+
+    def _prepare(self) -> None:
+        """Called before the modules with tasks are imported; for frameworks that need a setup first."""
 
     # Declaring
 
@@ -101,7 +140,13 @@ class Holdfast:
         """Register a function, sync or async, as a task: `@hf.task` or `@hf.task(queue="mail", timeout="30s")`.
 
         Options: `name`, `queue`, `max_attempts`, `priority`, `timeout`, `version`, `ordered`, `on_failure`, `process`,
-        `retry`, `max_snoozes`, `unique_arguments`, `unique_done`, `key`; see `TaskOptions`.
+        `retry`, `max_snoozes`, `unique_arguments`, `unique_done`, `keep`, `expires`, `key`; see `TaskOptions`.
+
+        ```python
+        @hf.task(queue="mail", timeout="30s")
+        async def send_receipt(order_id: int) -> str:
+            return f"receipt {order_id}"
+        ```
         """
         if unknown := sorted(options.keys() - set(TaskOptions.__annotations__)):
             raise ConfigurationError(
@@ -121,6 +166,63 @@ class Holdfast:
         return register if function is None else register(function)
 
     @overload
+    def workflow(
+        self, function: Callable[Concatenate[Flow, P], Coroutine[Any, Any, R | Fail | Snooze]], /
+    ) -> Workflow[P, R]: ...
+    @overload
+    def workflow(self, **options: Unpack[WorkflowOptions]) -> WorkflowDecorator: ...
+
+    def workflow(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # it does
+        """Register an async function as a workflow: `@hf.workflow` or `@hf.workflow(version=2)`.
+
+        Its first parameter is a `Flow`; everything that it does goes through that, and is recorded. Options: `name`,
+        `queue`, `version`, `max_attempts`, `priority`, `ordered`, `on_failure`, `retry`, `keep`, `expires`, `key`,
+        `undo_on_failure`; see `WorkflowOptions`.
+
+        ```python
+        @hf.workflow(version=1)
+        async def checkout(flow: Flow, order_id: int) -> str:
+            receipt = await flow.step("receipt", send_receipt, order_id)
+            shipped = await flow.wait("shipped", dict, timeout="3d")
+            return receipt if shipped else "late"
+        ```
+        """
+        options_of = cast(WorkflowOptions, options)
+        return partial(_declared, self, options_of) if function is None else declare(self, function, options_of)
+
+    def table(
+        self,
+        name: str,
+        version: int,
+        steps: Sequence[Step | Wait | Sleep],
+        /,
+        *,
+        earlier: Mapping[int, Sequence[Step | Wait | Sleep]] | None = None,
+        **options: Unpack[WorkflowOptions],
+    ) -> Workflow[..., Any]:
+        """Register a workflow as a table of steps, each with the name of the next. It begins with the first.
+
+        The handlers take arguments of the instance and results of earlier steps, by name, and a context first if they
+        want one. If a step has several next steps, its handler returns the name of one. The instance returns what its
+        last handler returned. `earlier`: the tables of earlier versions, for instances that began with them. The other
+        options are those of `workflow`.
+
+        ```python
+        shipping = hf.table(
+            "shipping",
+            1,
+            [
+                Step("receipt", send_receipt, next="shipped"),
+                Wait("shipped", timeout="3d", next="grace", on_timeout="grace"),
+                Sleep("grace", "15m"),
+            ],
+        )
+        await shipping.options(id="shipping:1").start(order_id=1)
+        ```
+        """
+        return register(self, compiled(name, version, steps, earlier or {}, options))
+
+    @overload
     def middleware(self, function: M, /) -> M: ...
     @overload
     def middleware(self, *, only: Only | None = None) -> Callable[[M], M]: ...
@@ -130,6 +232,14 @@ class Holdfast:
 
         An async function runs around async handlers, any other around handlers in threads and processes. The first one
         is the outermost. `only="async"` or `"sync"` says that the other handlers are left out on purpose.
+
+        ```python
+        @hf.middleware(only="async")
+        async def timed(ctx: Context, call_next: CallNext) -> None:
+            began = time.monotonic()
+            await call_next()
+            logging.info("%s took %.3f s", ctx.kind, time.monotonic() - began)
+        ```
         """
 
         def register(function: M) -> M:
@@ -142,6 +252,7 @@ class Holdfast:
         """The tasks by kind, with their middleware; those in processes get it there."""
         definitions = {kind: task.definition for kind, task in self.tasks.items()}
         check_coverage(self._middleware, definitions.values())
+        check_versions(definitions.values())
         return {
             kind: each if each.runs is Runs.IN_PROCESS else surround(each, self._middleware)
             for kind, each in definitions.items()
@@ -150,9 +261,14 @@ class Holdfast:
     # Enqueueing jobs of several tasks
 
     async def enqueue_many(self, jobs: Iterable[NewJob], *, copy: bool | None = None) -> list[Job]:
-        """Enqueue jobs of different tasks and options, all or none: `[task.job(…), other.options(key="a").job(…)]`."""
-        stored = await self._calls.enqueue_many(Batch.of(jobs), copy)
-        return [Job(self, each.id, each.existed, each.replaced) for each in stored]
+        """Enqueue jobs of different tasks and options, all or none: `[task.job(…), other.options(key="a").job(…)]`.
+
+        ```python
+        jobs = await hf.enqueue_many([send_receipt.job(1), send_receipt.options(key="order:2").job(2)])
+        ```
+        """
+        batch = Batch.of(jobs)
+        return jobs_of(self, batch, await send_many(self, batch, copy))
 
     def enqueue_many_sync(self, jobs: Iterable[NewJob], *, copy: bool | None = None) -> list[Job]:
         """As `enqueue_many`, for code that does not await."""
@@ -164,7 +280,14 @@ class Holdfast:
     def on(self, connection: object, /) -> AllOnSync: ...
 
     def on(self, connection: Any, /) -> Any:
-        """Enqueue on your connection, in its open transaction: `await hf.on(connection).enqueue_many([…])`."""
+        """Enqueue on your connection, in its open transaction: `await hf.on(connection).enqueue_many([…])`.
+
+        ```python
+        async with connection.transaction():
+            await connection.execute("insert into orders values (3)")
+            await hf.on(connection).enqueue_many([send_receipt.job(3)])
+        ```
+        """
         caller = callers.caller(connection)
         return (AllOnAsync if caller.awaited else AllOnSync)(self, caller)
 
@@ -174,17 +297,23 @@ class Holdfast:
     async def worker(self, **options: Unpack[WorkerOptions]) -> AsyncIterator[EmbeddedWorker]:
         """Run a worker inside this process: `async with hf.worker(concurrency=10):`.
 
-        Options: `queues`, `concurrency`, `lease`, `drain`, `grace`, `housekeeping`, `heartbeat`, `poll`, `notify`; see
-        `WorkerSettings`. It serves the queues of the registered tasks, or those in `queues`. When the block ends, the
-        worker drains: running jobs have `drain` to finish, the rest is handed back.
+        Options: `queues`, `concurrency`, `lease`, `drain`, `grace`, `housekeeping`, `heartbeat`, `poll`, `notify`,
+        `imports`; see `WorkerOptions`. It serves the queues of the registered tasks, or those in `queues`. When the
+        block ends, the worker drains: running jobs have `drain` to finish, the rest is handed back.
 
         Leases are renewed from a thread, which is weaker than the supervisor of `holdfast worker`: a handler that
         holds the GIL for longer than the lease loses it.
+
+        ```python
+        async with hf.worker(concurrency=10):
+            assert await jobs[0].result(timeout="10s") == "receipt 1"
+        ```
         """
-        from .loading import served
+        from .loading import import_tasks, served
         from .worker.embedded import EmbeddedWorker
 
         settings = WorkerSettings.of(**options)
+        import_tasks(self, settings.imports)
         worker = EmbeddedWorker(served(self, settings.queues), settings)
         await worker.start()
         try:
@@ -192,249 +321,53 @@ class Holdfast:
         finally:
             await worker.stop()
 
-    # Operating
+    # Looking
 
-    async def migrate(self) -> list[str]:
-        """Bring the schema to this release. Returns the names of what was applied."""
-        return [applied.name for applied in await migrate.migrate(self._database)]
+    def dashboard(
+        self,
+        *,
+        token: str | None = None,
+        auth: Auth | None = None,
+        allowed_hosts: Iterable[str] = (),
+        mask: Iterable[str] | None = None,
+        read_only: bool = False,
+        secure: bool = False,
+    ) -> Dashboard:
+        """Make the dashboard, an ASGI application, to mount it in your own: `app.mount("/holdfast", hf.dashboard(…))`.
 
-    def migrate_sync(self) -> list[str]:
-        """As `migrate`, for code that does not await."""
-        return self._calls.wait_for(self.migrate())
+        It needs `holdfast[dashboard]`, and to know who asks: `token` is what people log in with (32 characters at
+        least), or `auth` is called with each request (of Starlette) and returns the user's name, or None. It may be
+        async. `allowed_hosts`: the names by which people reach it. `mask`: fields whose values are hidden, instead of
+        the usual ones. `read_only` refuses every action. `secure`: it is behind HTTPS.
 
-    async def job(self, id: UUID) -> JobState:
-        """Where a job is now, and its result if it has completed. Ended jobs are kept for `archive_days`."""
-        rows = await self._calls.run("views", "job", id)
-        if not rows:
-            raise NotFound(
-                f"There is no job {id} in schema {self._database.schema}; ended jobs are kept for archive_days"
+        ```python
+        from starlette.requests import Request
+
+
+        def signed_in(request: Request) -> str | None:
+            return request.headers.get("x-user")  # set by your proxy
+
+
+        dashboard = hf.dashboard(auth=signed_in, allowed_hosts=["ops.example"])
+        ```
+        """
+        try:
+            from .dashboard.application import Dashboard
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"The dashboard needs packages that are not installed. Run: pip install 'holdfast[dashboard]' ({error})"
+            ) from None
+        from .dashboard.settings import settings
+
+        given = settings(
+            token=token, auth=auth, allowed_hosts=allowed_hosts, mask=mask, read_only=read_only, secure=secure
+        )
+        if given.open:
+            raise ConfigurationError(
+                "hf.dashboard() needs token= or auth=: everybody who reaches your application could read payloads and "
+                "cancel jobs. On your own machine, use the command: holdfast dashboard"
             )
-        return job_state(dict(rows[0]))
-
-    def job_sync(self, id: UUID) -> JobState:
-        """As `job`, for code that does not await."""
-        return self._calls.wait_for(self.job(id))
-
-    async def result(self, id: UUID, timeout: Duration | None = None) -> Any:
-        """Wait until a job ends, and return what its handler returned, decoded from JSON.
-
-        Raises `JobFailed` if it did not complete, or is a dead letter; TimeoutError if it has not ended in time (None:
-        wait as long as it takes); `NotFound` if its enqueue has not committed.
-        """
-        return await self._calls.result(id, seconds(timeout, "timeout") if timeout is not None else None)
-
-    def result_sync(self, id: UUID, timeout: Duration | None = None) -> Any:
-        """As `result`, for code that does not await."""
-        return self._calls.wait_for(self.result(id, timeout))
-
-    async def cancel(self, id: UUID, reason: str = "cancelled") -> str:
-        """Cancel a job. Returns 'cancelled' if it ended at once, 'processing' if its handler is being told to stop.
-
-        Raises `NotFound` if it has ended, and `InvalidInput` if it is a dead letter: use `discard` for those.
-        """
-        return await jobs.cancel(self._calls, id, reason)
-
-    def cancel_sync(self, id: UUID, reason: str = "cancelled") -> str:
-        """As `cancel`, for code that does not await."""
-        return self._calls.wait_for(self.cancel(id, reason))
-
-    async def cancel_many(self, ids: Iterable[UUID], reason: str = "cancelled") -> dict[UUID, str]:
-        """Cancel jobs. Returns the status of each that was cancelled, as `cancel` does.
-
-        What is not in it had ended, or is a dead letter. Takes any number, in batches of 1,000; not all or none.
-        """
-        return await jobs.cancel_many(self._calls, ids, reason)
-
-    def cancel_many_sync(self, ids: Iterable[UUID], reason: str = "cancelled") -> dict[UUID, str]:
-        """As `cancel_many`, for code that does not await."""
-        return self._calls.wait_for(self.cancel_many(ids, reason))
-
-    async def run_now(self, ids: Iterable[UUID]) -> list[UUID]:
-        """Make jobs due now that wait for their time or their retry. Returns their ids."""
-        return await jobs.run_now(self._calls, ids)
-
-    def run_now_sync(self, ids: Iterable[UUID]) -> list[UUID]:
-        """As `run_now`, for code that does not await."""
-        return self._calls.wait_for(self.run_now(ids))
-
-    async def discard(self, ids: Iterable[UUID]) -> list[UUID]:
-        """Move dead letters to the archive as discarded, with their errors. Returns the ids that were discarded."""
-        return await jobs.discard(self._calls, ids)
-
-    def discard_sync(self, ids: Iterable[UUID]) -> list[UUID]:
-        """As `discard`, for code that does not await."""
-        return self._calls.wait_for(self.discard(ids))
-
-    async def find_jobs(self, **filters: Unpack[JobFilter]) -> list[UUID]:
-        """The ids of live jobs that match every filter: for `cancel_many`, `run_now`, `discard` and `revive`.
-
-        Filters: `status`, `queue`, `kind`, `error`, `since`, `waiting`, `limit`; see `JobFilter`.
-        """
-        return sorted(row[0] for row in await self._calls.run("views", "find", *find_arguments(filters)))
-
-    def find_jobs_sync(self, **filters: Unpack[JobFilter]) -> list[UUID]:
-        """As `find_jobs`, for code that does not await."""
-        return self._calls.wait_for(self.find_jobs(**filters))
-
-    async def revive(self, ids: Iterable[UUID]) -> list[UUID]:
-        """Make dead letters pending again, with a full set of attempts. Returns the ids that were revived."""
-        return await jobs.revive(self._calls, ids)
-
-    def revive_sync(self, ids: Iterable[UUID]) -> list[UUID]:
-        """As `revive`, for code that does not await."""
-        return self._calls.wait_for(self.revive(ids))
-
-    async def pause(self, queue: str) -> None:
-        """Stop claiming from this queue. Running jobs finish."""
-        await queues.pause(self._calls, check_name("queue", queue))
-
-    def pause_sync(self, queue: str) -> None:
-        """As `pause`, for code that does not await."""
-        self._calls.wait_for(self.pause(queue))
-
-    async def resume(self, queue: str) -> None:
-        """Claim from this queue again."""
-        await queues.resume(self._calls, check_name("queue", queue))
-
-    def resume_sync(self, queue: str) -> None:
-        """As `resume`, for code that does not await."""
-        self._calls.wait_for(self.resume(queue))
-
-    async def set_queue(
-        self,
-        queue: str,
-        *,
-        ordered: bool | None = None,
-        on_failure: OnFailure | None = None,
-        owned: bool | None = None,
-    ) -> None:
-        """Set how jobs of this queue run that are enqueued from now on; None: as before.
-
-        `ordered`: one at a time and in order, per key, unless their task says otherwise; `on_failure`: see `task`.
-        `owned`: each bucket of keys is claimed by one live worker, chosen by the ring, until the workers change.
-        """
-        flags = (check_flag("ordered", ordered), skips(on_failure), check_flag("owned", owned))
-        await queues.set_modes(self._calls, check_name("queue", queue), *flags)
-
-    def set_queue_sync(
-        self,
-        queue: str,
-        *,
-        ordered: bool | None = None,
-        on_failure: OnFailure | None = None,
-        owned: bool | None = None,
-    ) -> None:
-        """As `set_queue`, for code that does not await."""
-        self._calls.wait_for(self.set_queue(queue, ordered=ordered, on_failure=on_failure, owned=owned))
-
-    async def drain_workers(self, workers: Sequence[str]) -> list[str]:
-        """Ask these workers to finish running jobs, hand back the rest and stop. Returns those that were alive.
-
-        Each notices within its heartbeat interval. An embedded worker stops claiming and waits for its block to end.
-        """
-        known = {row["id"] for row in await self._calls.run("views", "workers")}
-        if unknown := sorted(set(workers) - known):
-            raise NotFound(f"There is no worker {', '.join(unknown)}; see holdfast workers list. Nothing was drained")
-        return await members.drain(self._calls, workers)
-
-    def drain_workers_sync(self, workers: Sequence[str]) -> list[str]:
-        """As `drain_workers`, for code that does not await."""
-        return self._calls.wait_for(self.drain_workers(workers))
-
-    # Schedules
-
-    def every(self, period: Duration, /, *, name: str | None = None, **options: Unpack[ScheduleOptions]) -> Scheduled:
-        """Enqueue a job of a task every so often: `@hf.every("5m")` above `@hf.task`.
-
-        Slots are the multiples of the period since 1970-01-01 00:00 UTC. `name` is the task's by default. Options:
-        `args`, `missed`, `grace`, `jitter`, `key`, `queue`, `priority`, `max_attempts`, `headers`; see
-        `ScheduleOptions`.
-        """
-        return scheduled(self, name, None, period, "UTC", options)
-
-    def cron(
-        self, expression: str, /, *, tz: str = "UTC", name: str | None = None, **options: Unpack[ScheduleOptions]
-    ) -> Scheduled:
-        """Enqueue a job of a task by the clock: `@hf.cron("0 7 * * 1-5", tz="Europe/Berlin")` above `@hf.task`.
-
-        The five fields are minute, hour, day, month and weekday. Options: as those of `every`.
-        """
-        return scheduled(self, name, expression, None, tz, options)
-
-    async def schedule(
-        self,
-        name: str,
-        task: Task[Any, Any],
-        *,
-        cron: str | None = None,
-        every: Duration | None = None,
-        tz: str = "UTC",
-        **options: Unpack[ScheduleOptions],
-    ) -> ScheduleState:
-        """Add a schedule at run time, or replace the one of this name: `await hf.schedule("a", task, every="1h")`."""
-        await schedules.put(self._calls, declare(task, check_name("name", name), timing(cron, every, tz), options))
-        return await schedules.state(self._calls, name)
-
-    def schedule_sync(
-        self,
-        name: str,
-        task: Task[Any, Any],
-        *,
-        cron: str | None = None,
-        every: Duration | None = None,
-        tz: str = "UTC",
-        **options: Unpack[ScheduleOptions],
-    ) -> ScheduleState:
-        """As `schedule`, for code that does not await."""
-        return self._calls.wait_for(self.schedule(name, task, cron=cron, every=every, tz=tz, **options))
-
-    async def unschedule(self, name: str) -> None:
-        """Remove a schedule from the table. One that is still in the code of a worker comes back."""
-        await schedules.remove(self._calls, name)
-
-    def unschedule_sync(self, name: str) -> None:
-        """As `unschedule`, for code that does not await."""
-        self._calls.wait_for(self.unschedule(name))
-
-    async def pause_schedule(self, name: str) -> None:
-        """Fire nothing until it is resumed."""
-        await schedules.pause(self._calls, name)
-
-    def pause_schedule_sync(self, name: str) -> None:
-        """As `pause_schedule`, for code that does not await."""
-        self._calls.wait_for(self.pause_schedule(name))
-
-    async def resume_schedule(self, name: str) -> None:
-        """Fire again, from the next slot on. Slots of the pause are not made up for."""
-        await schedules.resume(self._calls, name)
-
-    def resume_schedule_sync(self, name: str) -> None:
-        """As `resume_schedule`, for code that does not await."""
-        self._calls.wait_for(self.resume_schedule(name))
-
-    async def trigger_schedule(self, name: str) -> Job:
-        """Enqueue one of its jobs now, beside its slots; also while it is paused."""
-        return Job(self, await schedules.trigger(self._calls, name), False)
-
-    def trigger_schedule_sync(self, name: str) -> Job:
-        """As `trigger_schedule`, for code that does not await."""
-        return self._calls.wait_for(self.trigger_schedule(name))
-
-    async def reset_schedule(self, name: str) -> None:
-        """Let a schedule count from now on, after the database's clock was ahead. No slot gets a second job."""
-        await schedules.reset(self._calls, name)
-
-    def reset_schedule_sync(self, name: str) -> None:
-        """As `reset_schedule`, for code that does not await."""
-        self._calls.wait_for(self.reset_schedule(name))
-
-    async def list_schedules(self) -> list[ScheduleState]:
-        """Every schedule in the table, by name: those of the code of any worker, and those added at run time."""
-        return await schedules.states(self._calls)
-
-    def list_schedules_sync(self) -> list[ScheduleState]:
-        """As `list_schedules`, for code that does not await."""
-        return self._calls.wait_for(self.list_schedules())
+        return Dashboard(self, given)
 
     # The end
 
@@ -442,6 +375,10 @@ class Holdfast:
         """Close the connections of this event loop, and those of the synchronous calls.
 
         A synchronous call that is running in another thread has 5 seconds to end; then it raises `Unreachable`.
+
+        ```python
+        await hf.close()
+        ```
         """
         await self._calls.close()
 
@@ -450,28 +387,8 @@ class Holdfast:
         asyncio.run(self.close())
 
 
-class AllOnAsync:
-    """Jobs of several tasks, on a caller's asynchronous connection."""
-
-    def __init__(self, app: Holdfast, caller: Caller) -> None:
-        self._app = app
-        self._caller = caller
-
-    async def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Job]:
-        """Enqueue in the caller's open transaction: accepted exactly when it commits."""
-        return await enqueue_on_async(self._app, self._caller, Batch.of(jobs))
-
-
-class AllOnSync:
-    """Jobs of several tasks, on a caller's synchronous connection."""
-
-    def __init__(self, app: Holdfast, caller: Caller) -> None:
-        self._app = app
-        self._caller = caller
-
-    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Job]:
-        """Enqueue in the caller's open transaction: accepted exactly when it commits."""
-        return enqueue_on_sync(self._app, self._caller, Batch.of(jobs))
+def _declared(app: Holdfast, options: WorkflowOptions, function: Callable[..., Any], /) -> Workflow[Any, Any]:
+    return declare(app, function, options)
 
 
 __all__ = ["Holdfast"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from uuid import UUID
 
 import asyncpg
@@ -15,7 +15,7 @@ from .db.connections import Connections
 from .db.database import COMMAND_TIMEOUT, Connection, Database, end_if_idle
 from .db.link import backoff, translate
 from .db.portal import Portal
-from .errors import Contended, InvalidInput, SchemaError, Unreachable
+from .errors import Contended, InvalidInput, OutcomeUnknown, SchemaError, Unreachable
 from .inbox import copying, enqueue
 from .model.terms import NewJob, Stored
 from .probes import probe
@@ -27,12 +27,29 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
+class Kept(Protocol):
+    """What an event loop keeps: connections for one purpose."""
+
+    async def close(self) -> None: ...
+
+    def abandon(self) -> None:
+        """End the sessions. The event loop is closed."""
+
+
+K = TypeVar("K", bound=Kept)
+
 COPY_FROM = 500
 """Rows from which `enqueue_many` uses COPY by itself: a third less work for the server, for one more trip."""
 COPY_SLOWEST = 1000
 """Rows a second: a COPY gets this much more time than any call has."""
 UNKNOWN_TRIES = 8
 """How often an enqueue is tried, always under the same id, before the caller gets an error with the outcome unknown."""
+OLDER_SCHEMA = (
+    asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError,
+    asyncpg.GeneratedAlwaysError,
+)  # fmt: skip
+"""What a statement of this release raises on the schema of an older one: up to version 16, "kind" was generated."""
 REFUSED = "HF001"
 """SQLSTATE of input that our SQL functions reject."""
 
@@ -47,6 +64,7 @@ class Calls:
         self._lock = threading.Lock()
         self._portal = Portal()
         self._results: dict[asyncio.AbstractEventLoop, Results] = {}
+        self._kept: dict[asyncio.AbstractEventLoop, dict[type[Kept], Kept]] = {}
 
     async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """Run the statement of `room/name.sql` and commit it."""
@@ -58,16 +76,38 @@ class Calls:
         with self._translated(database):
             return await self._here(database).use(ask)
 
+    async def execute(self, script: str) -> None:
+        """Run statements without parameters, all in one transaction."""
+        database = self._find_database()
+        with self._translated(database):
+            await self._here(database).use(lambda connection: connection.execute(script))
+
+    def keep(self, kind: type[K], make: Callable[[Database], K]) -> K:
+        """Return what this event loop keeps of this kind, made on first use. `close` closes it, too."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if loop not in self._kept:
+                self._forget_closed_loops()
+            kept = self._kept.setdefault(loop, {})
+            if kind not in kept:
+                kept[kind] = make(self._find_database())
+            return cast(K, kept[kind])
+
     async def enqueue(self, job: NewJob) -> Stored:
         """Enqueue one job. If the answer is lost, retry under the same id, which cannot add a second job."""
         database = self._find_database()
+        tries = _Tries(database, [job])
 
         async def one(connection: Connection, retried: bool) -> Stored:
             if retried:  # a single statement commits by itself, and so might the first try, late
                 mark = enqueue.ask_again(database, job)
                 await connection.execute(mark.sql, *mark.parameters)
+            if await tries.stored(connection):
+                return Stored(job.id)
             operation = (enqueue.again if retried else enqueue.one)(database, job)
-            return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
+            with tries.one_more():
+                tries.commits()
+                return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
 
         return await self._insist(database, one)
 
@@ -80,22 +120,35 @@ class Calls:
         by_copy = len(batch) >= COPY_FROM and batch.copyable if copy is None else copy
         (batch.next if by_copy else batch.all)()  # the first mistakes are found before anything is sent
 
+        tries = _Tries(database, batch.made)
+
         async def all_of_them(connection: Connection, retried: bool) -> list[Stored]:
+            if retried:
+                batch.all()
+            if await tries.stored(connection):
+                return [Stored(job.id) for job in batch.made]
+            with tries.one_more():
+                return await send(connection, retried)
+
+        async def send(connection: Connection, retried: bool) -> list[Stored]:
             # A first try that arrives late commits nothing that this does not find. Its commit is a trip of its own,
             # sent when all rows were in: they are in the way of the retry, or it finds them in the archive. If the
             # commit was never sent, the first try is rolled back.
             if retried:
                 operation = enqueue.all_again(database, batch.all())
+                tries.commits()
                 return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
             async with connection.transaction():
                 if database.pooler:  # otherwise the session has the limit
                     await connection.execute(end_if_idle(COMMAND_TIMEOUT))
-                if by_copy:
-                    return await _copy(connection, database, batch)
                 stored: list[Stored] = []
-                for part in enqueue.many(database, batch.all()):
-                    stored += part.decode(await connection.fetch(part.sql, *part.parameters))
-                probe("enqueue.before_commit")
+                if by_copy:
+                    stored = await _copy(connection, database, batch)
+                else:
+                    for part in enqueue.many(database, batch.all()):
+                        stored += part.decode(await connection.fetch(part.sql, *part.parameters))
+                    probe("enqueue.before_commit")
+                tries.commits()
             return stored
 
         return await self._insist(database, all_of_them) if len(batch) else []
@@ -117,15 +170,31 @@ class Calls:
 
     async def close(self) -> None:
         """Close the connections of this event loop, and those of `wait_for` after its calls have ended."""
+        with self._lock:
+            self._forget_closed_loops()
         await self._close(asyncio.get_running_loop())
         await asyncio.to_thread(self._portal.stop, self._close)
 
     async def _close(self, loop: asyncio.AbstractEventLoop) -> None:
         if (results := self._results.pop(loop, None)) is not None:
             results.close()
+        for kept in self._kept.pop(loop, {}).values():
+            await kept.close()
         connections = self._connections.pop(loop, None)
         if connections is not None:
             await connections.close()
+
+    def _forget_closed_loops(self) -> None:
+        """End the sessions of event loops that were closed first: as long as they last, no database can be dropped."""
+        for gone in [loop for loop in self._connections if loop.is_closed()]:
+            self._connections.pop(gone).abandon()
+        for gone in [loop for loop in self._kept if loop.is_closed()]:
+            for kept in self._kept.pop(gone).values():
+                kept.abandon()
+
+    async def insist(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
+        """Ask until there is an answer. For statements that may be sent more than once."""
+        return await self._insist(self._find_database(), lambda connection, retried: ask(connection))
 
     async def _insist(self, database: Database, ask: Callable[[Connection, bool], Awaitable[T]]) -> T:
         """Ask until there is an answer; `ask` learns whether this is a retry."""
@@ -146,8 +215,7 @@ class Calls:
         here = self._connections.get(loop)
         if here is None:
             with self._lock:
-                for gone in [other for other in self._connections if other.is_closed()]:
-                    del self._connections[gone]
+                self._forget_closed_loops()
                 here = self._connections[loop] = Connections(database)
         return here
 
@@ -155,7 +223,7 @@ class Calls:
     def _translated(self, database: Database) -> Iterator[None]:
         try:
             yield
-        except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError) as error:
+        except OLDER_SCHEMA as error:
             raise SchemaError(
                 f"The schema {database.schema!r} at {database.shown} is missing or older than this release "
                 f"({error}). Run: {migrate.command(database.schema)}"
@@ -172,6 +240,65 @@ class Calls:
             if isinstance(translated, Unreachable):
                 raise database.unreachable(error) from error
             raise translated from error
+
+
+class _Tries:
+    """Whether an earlier try of an enqueue may have stored its jobs, and these have left no row since.
+
+    A retry finds jobs in the inbox or in the archive. A completed job of a task with `keep=None` is in neither, so
+    sending it again could add a second one. (With an idempotency key, the key is still there.)
+    """
+
+    def __init__(self, database: Database, jobs: Sequence[NewJob]) -> None:
+        self._database = database
+        self._jobs = jobs
+        """May grow until the first retry."""
+        self._unanswered = False
+        self._sent = False
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Around a try."""
+        self._sent = False
+        try:
+            yield
+        except Exception as error:
+            if self._sent and not _is_answer(error):
+                self._unanswered = True
+            raise
+
+    def commits(self) -> None:
+        """Called when the next thing that is sent commits: without an answer, whether it did is unknown."""
+        self._sent = True
+
+    async def stored(self, connection: Connection) -> bool:
+        """True if the jobs have been stored, False if sending them is safe; raises OutcomeUnknown if it is not."""
+        jobs = self._jobs
+        if not self._unanswered or not (unkept := await self._unkept(connection)):
+            return False
+        # All or none were stored, so one of them is enough. But not if some may have been there before this call.
+        if not any(job.unique if len(jobs) > 1 else job.brought for job in jobs):
+            rows = await connection.fetch(self._database.sql("inbox", "gone"), [job.id for job in jobs])
+            if len(rows) < len(jobs):
+                return True
+        raise OutcomeUnknown(
+            f"The server did not answer, and no row shows whether it stored the jobs of {', '.join(unkept)}: with "
+            "keep=None, they may have completed since. Nothing was sent again, because that could add a second job. "
+            "Pass an idempotency_key: then retries are safe"
+        )
+
+    async def _unkept(self, connection: Connection) -> list[str]:
+        """The kinds of which completed jobs leave neither row nor idempotency key, even if only their workers know."""
+        keyless = [job for job in self._jobs if job.idempotency_key is None]
+        kinds = {job.terms.kind for job in keyless}
+        declared = await connection.fetch(self._database.sql("kinds", "unkept"), list(kinds))
+        return sorted({job.terms.kind for job in keyless if not job.kept} | {row[0] for row in declared})
+
+
+def _is_answer(error: Exception) -> bool:
+    """Has the server said that nothing was stored? Not if it ended the session: it may do so after the commit."""
+    state = getattr(error, "sqlstate", None) or "08"
+    return isinstance(error, asyncpg.PostgresError) and not state.startswith(("08", "57P", "40003"))
 
 
 async def _copy(connection: Connection, database: Database, batch: Batch) -> list[Stored]:

@@ -38,8 +38,24 @@ class Desk(Protocol):
         """Run it on the worker's event loop and wait for it in the handler's thread."""
 
 
+def run_without_loop(work: Awaitable[Any]) -> Any:
+    """Run it to its end: nothing in it waits for an event loop. For desks that have none."""
+    try:
+        work.__await__().send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("it waits for an event loop")
+
+
 class Context:
-    """The job, its attempt and its fence. Handlers that need it take it as their first parameter."""
+    """The job, its attempt and its fence. Handlers that need it take it as their first parameter.
+
+    ```python
+    @hf.task
+    async def charge(ctx: Context, order_id: int) -> None:
+        print(f"order {order_id}, attempt {ctx.attempt} of {ctx.max_attempts}, key {ctx.idempotency_key}")
+    ```
+    """
 
     def __init__(self, claim: Claim, desk: Desk) -> None:
         self._claim = claim
@@ -49,18 +65,22 @@ class Context:
 
     @property
     def job_id(self) -> UUID:
+        """The id of the job."""
         return self._claim.id
 
     @property
     def kind(self) -> str:
+        """The name of its task."""
         return self._claim.kind
 
     @property
     def queue(self) -> str:
+        """The queue that it was claimed from."""
         return self._claim.queue
 
     @property
     def key(self) -> str:
+        """What the job belongs to: the key that the producer gave, or one that no other job has."""
         return self._claim.key
 
     @property
@@ -70,6 +90,7 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
+        """How many attempts the job has in all."""
         return self._claim.max_attempts
 
     @property
@@ -107,12 +128,29 @@ class Context:
         return self._stop is not None
 
     def check(self) -> None:
-        """Raise `LeaseLost`, `Cancelled` or `Timeout` once this attempt should stop. For long synchronous work."""
+        """Raise `LeaseLost`, `Cancelled` or `Timeout` once this attempt should stop. For long synchronous work.
+
+        ```python
+        @hf.task
+        def resize(ctx: Context, pages: int) -> None:
+            for page in range(pages):
+                ctx.check()
+                ...
+        ```
+        """
         if self._stop is not None:
             raise self._stop
 
     def wait_stopping(self, timeout: float | None = None) -> bool:
-        """Wait until this attempt should stop, at most `timeout` seconds. For synchronous handlers."""
+        """Wait until this attempt should stop, at most `timeout` seconds. For synchronous handlers.
+
+        ```python
+        @hf.task
+        def watch(ctx: Context) -> None:
+            while not ctx.wait_stopping(timeout=5.0):
+                ...
+        ```
+        """
         if self._stopped is None:
             self._stopped = self.__dict__.setdefault("_event", threading.Event())  # one, for all threads that wait
         if self._stop is not None:  # read after the event is there; `_tell` writes it before it looks for the event
@@ -124,6 +162,13 @@ class Context:
 
         Call it as often as you like: it never waits. The last value is stored about once a second, and is seen in
         `holdfast job show` and `hf.job(id)`.
+
+        ```python
+        @hf.task
+        async def reindex(ctx: Context, rows: int) -> None:
+            for row in range(rows):
+                ctx.progress(row / rows, f"{row} of {rows}")
+        ```
         """
         done = float(fraction)
         self._desk.note(self._claim, Progress(min(max(done, 0.0), 1.0) if done == done else 0.0, str(text)[:2000]))
@@ -133,6 +178,14 @@ class Context:
 
         The marker is durable. It is written when the block ends without an exception. Handlers that are not async use
         `with ctx.once(key) as first:`.
+
+        ```python
+        @hf.task
+        async def welcome(ctx: Context, user_id: int) -> None:
+            async with ctx.once(f"welcome:{user_id}") as first:
+                if first:
+                    ...  # send the mail
+        ```
         """
         return Once(self._desk, self._claim, check_key("key", key))
 
@@ -144,12 +197,55 @@ class Context:
 
 
 class TxContext(Context):
-    """A context with a transaction: what you write through `tx` commits together with the completion, fenced."""
+    """A context with a transaction: what you write through `tx` commits together with the completion, fenced.
+
+    ```python
+    @hf.task
+    async def book(ctx: TxContext, order_id: int) -> None:
+        await ctx.tx.execute("insert into ledger values ($1)", order_id)
+    ```
+    """
 
     def __init__(self, claim: Claim, desk: Desk, tx: Connection) -> None:
         super().__init__(claim, desk)
-        self.tx = tx
+        self.tx: Connection = tx
         """An asyncpg connection in a transaction (READ COMMITTED), which commits when the handler returns."""
+
+
+class StepContext(Context):
+    """The context of a step of a workflow: the same for functions and for tasks that are called as steps.
+
+    ```python
+    async def charge_card(ctx: StepContext, order_id: int) -> str:
+        return f"{ctx.step} under {ctx.idempotency_key}, attempt {ctx.attempt}"
+    ```
+    """
+
+    def __init__(self, claim: Claim, desk: Desk, step: str, attempt: int, result: Any = None) -> None:
+        Context.__init__(self, claim, desk)  # not that of TxContext, which may come next
+        self.step = step
+        """Its name; in a loop, with a number."""
+        self._attempt = attempt
+        self.result = result
+        """In an `undo` function: what the step returned."""
+
+    @property
+    def attempt(self) -> int:
+        """Of the step; 1 for the first."""
+        return self._attempt
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of this step: pass it to services that deduplicate."""
+        return f"{self._claim.idempotency_key or self._claim.id}/{self.step}"
+
+
+class StepTxContext(StepContext, TxContext):
+    """The context of a step with a transaction: what it writes through `tx` commits together with its record."""
+
+    def __init__(self, claim: Claim, desk: Desk, tx: Connection, step: str, attempt: int, result: Any = None) -> None:
+        StepContext.__init__(self, claim, desk, step, attempt, result)
+        self.tx = tx
 
 
 class Once(AbstractAsyncContextManager[bool], AbstractContextManager[bool]):

@@ -6,9 +6,10 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,14 +17,19 @@ from .context import Context, Handler, TxContext
 from .errors import ConfigurationError, InvalidInput, InvalidPayload
 from .model.backoff import Backoff, RetryFunction, policy
 from .model.durations import Duration, seconds
+from .model.keep import CLASSES, NOTHING, days_of
 from .model.limits import PRIORITIES, check_flag, check_int, check_name
-from .parameters import Convert, from_plain, is_pydantic_field, read
+from .parameters import Convert, check_result, from_plain, is_pydantic_field, read
 
 OnFailure = typing.Literal["block", "skip"]
 """What a failed job means for the next ones of its ordered key: they wait for its retry, or run meanwhile."""
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 """Converts a payload of one version to the next version."""
+
+
+ARCHIVE_DAYS: Final = "archive_days"
+"""The default of `keep`."""
 
 
 class Runs(Enum):
@@ -33,6 +39,7 @@ class Runs(Enum):
     IN_TRANSACTION = "on the event loop, in a transaction that commits with the ending"
     IN_THREAD = "in a thread of the worker"
     IN_PROCESS = "in a separate process"
+    AS_FLOW = "replayed from its steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +70,23 @@ class Definition:
     max_snoozes: int | None = None
     unique_arguments: bool | None = None
     unique_done: bool | None = None
+    keep: int | None = None
+    """For how many days a completed job is kept; 0: it leaves no row; None: for as long as the installation says."""
+    expires: float | None = None
+    """Seconds from the enqueue of a job to its expiry."""
     make_key: Callable[..., str] | None = None
     key_names: tuple[str, ...] = ()
     """The arguments that `make_key` takes."""
     upcasts: dict[int, Upcast] = field(default_factory=dict)
+    earlier: dict[int, Definition] = field(default_factory=dict)
+    """Of a workflow: its code of earlier versions, for instances that began with them."""
+    undo_on_failure: bool = False
+    """Of a workflow: undo its finished steps when one is out of attempts, instead of waiting for an operator."""
+
+    @property
+    def kept(self) -> bool:
+        """Does a completed job leave a row?"""
+        return self.keep != 0
 
     @property
     def app(self) -> str:
@@ -88,9 +108,13 @@ class Definition:
     def oldest(self) -> int:
         """The oldest payload version that the upcasts can convert."""
         version = self.version
-        while version - 1 in self.upcasts:
+        while version - 1 in self.upcasts or version - 1 in self.earlier:
             version -= 1
         return version
+
+    def at(self, version: int) -> Definition:
+        """Of a workflow: the code of this version."""
+        return self if version == self.version else self.earlier[version]
 
     def decode(self, payload: str, version: int) -> dict[str, Any]:
         """The arguments of a stored payload, converted to this version and checked against the types."""
@@ -110,18 +134,26 @@ class Definition:
 
 
 class TaskOptions(typing.TypedDict, total=False):
-    """The options of `Holdfast.task`. `define` has their defaults."""
+    """The options of `Holdfast.task`.
+
+    ```python
+    @hf.task(name="orders.export", max_attempts=3, key=lambda tenant: f"tenant:{tenant}", ordered=True)
+    async def export(tenant: int) -> None: ...
+    ```
+    """
 
     name: str | None
     """Stored with every job, so keep it when the function is renamed; None: the function's name."""
     queue: str
+    """The queue of its jobs; 'default'."""
     max_attempts: int
+    """Attempts until a job becomes a dead letter; 5."""
     priority: int
-    """0 (first) to 3 (last)."""
+    """0 (first) to 3 (last); 1."""
     timeout: Duration
-    """Of one attempt."""
+    """Of one attempt; 1 h."""
     version: int
-    """Of its payloads: raise it when the arguments change, and add an `upcast` for jobs in flight."""
+    """Of its payloads; 1. Raise it when the arguments change, and add an `upcast` for jobs in flight."""
     ordered: bool | None
     """One at a time and in order, per queue and key; None: as the queue says."""
     on_failure: OnFailure | None
@@ -137,6 +169,11 @@ class TaskOptions(typing.TypedDict, total=False):
     """If a job with the same arguments has not started yet, find it instead of adding another."""
     unique_done: bool | None
     """Find it until it has ended, not only until it has started."""
+    keep: str | timedelta | None
+    """How long a completed job is kept at least, such as "7d"; None: it leaves no row, and so has no result; left out:
+    `archive_days`."""
+    expires: Duration | None
+    """If a job has not started this long after its enqueue, end it as expired."""
     key: Callable[..., str] | None
     """Makes the key of a job from its arguments: `key=lambda order_id: f"order:{order_id}"`."""
 
@@ -157,27 +194,26 @@ def define(
     max_snoozes: int | None = None,
     unique_arguments: bool | None = None,
     unique_done: bool | None = None,
+    keep: str | timedelta | None = ARCHIVE_DAYS,
+    expires: Duration | None = None,
     key: Callable[..., str] | None = None,
+    flow: type | None = None,
+    undo_on_failure: bool = False,
 ) -> Definition:
-    """Read a handler's signature; reject what cannot be stored or called later."""
+    """Read a handler's signature; reject what cannot be stored or called later. `flow`: of a workflow, the class that
+    its first parameter must have."""
     _check_function(function)
     kind = check_name("name", name or getattr(function, "__name__", "<lambda>"))
     if kind == "<lambda>" or "<locals>" in kind:
         raise ConfigurationError("name: a task needs a stable name; pass name='…'")
-    parameters = list(inspect.signature(function).parameters.values())
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-    except NameError as error:
-        raise ConfigurationError(
-            f"{kind}: its annotations are read when it is registered, and {error}; "
-            "import that name at run time, not only under TYPE_CHECKING"
-        ) from None
-    context = _context_of(parameters[0], hints) if parameters else None
-    for parameter in parameters[1:]:
-        if _has_context(hints.get(parameter.name)):
-            raise ConfigurationError(f"{kind}: the context must be the first parameter, got it as {parameter.name!r}")
-    runs = _runs(kind, inspect.iscoroutinefunction(function), context, bool(check_flag("process", process)))
-    arguments, converts = _arguments_type(kind, parameters[1:] if context else parameters, hints)
+    context, parameters, hints = _signature(kind, function, flow)
+    is_async = inspect.iscoroutinefunction(function)
+    if flow is not None:
+        runs = _runs_as_flow(kind, is_async, context)
+    else:
+        runs = _runs(kind, is_async, context, bool(check_flag("process", process)))
+    check_result(kind, hints.get("return", Any))
+    arguments, converts = _arguments_type(kind, parameters, hints)
     names = tuple(name for name in arguments.__struct_fields__ if name != "type_")
     return Definition(
         kind=kind,
@@ -201,9 +237,31 @@ def define(
         max_snoozes=check_int("max_snoozes", max_snoozes, 0, 2**31 - 1) if max_snoozes is not None else None,
         unique_arguments=check_flag("unique_arguments", unique_arguments),
         unique_done=check_flag("unique_done", unique_done),
+        keep=_keep_days(keep),
+        expires=check_expires(expires) if expires is not None else None,
         make_key=key,
         key_names=_key_names(kind, key, names),
+        undo_on_failure=bool(check_flag("undo_on_failure", undo_on_failure)),
     )
+
+
+def _signature(
+    kind: str, function: Handler, flow: type | None = None
+) -> tuple[type | None, Sequence[inspect.Parameter], dict[str, Any]]:
+    """The kind of context that it takes, if any; its other parameters; and all their types."""
+    parameters = list(inspect.signature(function).parameters.values())
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ConfigurationError(
+            f"{kind}: its annotations are read when it is registered, and {error}; "
+            "import that name at run time, not only under TYPE_CHECKING"
+        ) from None
+    context = _context_of(parameters[0], hints, flow) if parameters else None
+    for parameter in parameters[1:]:
+        if _has_context(hints.get(parameter.name)):
+            raise ConfigurationError(f"{kind}: the context must be the first parameter, got it as {parameter.name!r}")
+    return context, parameters[1:] if context else parameters, hints
 
 
 def _key_names(kind: str, key: Callable[..., str] | None, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -221,7 +279,15 @@ def _key_names(kind: str, key: Callable[..., str] | None, names: tuple[str, ...]
     return wanted
 
 
-def _runs(kind: str, is_async: bool, context: type[Context] | None, process: bool) -> Runs:
+def _runs_as_flow(kind: str, is_async: bool, flow: type | None) -> Runs:
+    if not is_async:
+        raise ConfigurationError(f"{kind}: a workflow must be async; its steps need not be")
+    if flow is None:
+        raise ConfigurationError(f"{kind}: the first parameter of a workflow must be annotated as Flow")
+    return Runs.AS_FLOW
+
+
+def _runs(kind: str, is_async: bool, context: type | None, process: bool) -> Runs:
     wants_tx = context is not None and issubclass(context, TxContext)
     if wants_tx and not is_async:
         raise ConfigurationError(f"{kind}: a handler that takes TxContext must be async")
@@ -251,17 +317,40 @@ def skips(on_failure: OnFailure | None) -> bool | None:
     return None if on_failure is None else on_failure == "skip"
 
 
+def _keep_days(keep: str | timedelta | None) -> int | None:
+    """Rounded up; 0: nothing is kept; None: as the installation says."""
+    if keep is None or keep == ARCHIVE_DAYS:
+        return NOTHING if keep is None else None
+    if not isinstance(keep, str | timedelta):  # 7 would be seconds, and look like days
+        raise InvalidInput("keep", f"expected a duration such as '7d', or None to keep no row, got {keep!r}")
+    if not (number := seconds(keep, "keep")):
+        raise InvalidInput("keep", f"expected a duration above zero, or None to keep no row, got {keep!r}")
+    days = days_of(number)
+    if days is None:
+        raise InvalidInput("keep", f"expected a duration of at most {CLASSES[-1]}d, got {keep!r}")
+    return days
+
+
+def check_expires(expires: object) -> float:
+    """Return the seconds after which a job expires."""
+    if isinstance(expires, datetime):
+        raise InvalidInput(
+            "expires", "of a task, expected a duration such as '10m'; for one job, pass a time to options()"
+        )
+    return _positive("expires", typing.cast(Duration, expires))
+
+
 def _positive(field: str, duration: Duration) -> float:
     if (number := seconds(duration, field)) == 0:
         raise InvalidInput(field, f"expected a duration above zero, got {duration!r}")
     return number
 
 
-def _context_of(parameter: inspect.Parameter, hints: dict[str, Any]) -> type[Context] | None:
+def _context_of(parameter: inspect.Parameter, hints: dict[str, Any], flow: type | None = None) -> type | None:
     hint = hints.get(parameter.name)
-    if isinstance(hint, type) and issubclass(hint, Context):
+    if isinstance(hint, type) and issubclass(hint, flow or Context):
         return hint
-    if _has_context(hint):
+    if flow is None and _has_context(hint):
         raise ConfigurationError(f"{parameter.name}: expected Context or TxContext as its annotation, got {hint}")
     return None
 

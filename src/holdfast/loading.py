@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from .app import Holdfast
 
 
-def load_app(import_path: str) -> Holdfast:
-    """Import the module, from the current folder too, and return its Holdfast."""
+def load_app(import_path: str, imports: Iterable[str] = ()) -> Holdfast:
+    """Import the module, from the current folder too, and return its Holdfast, with all its tasks: the modules that it
+    names in its `imports`, and these, are imported after it.
+    """
     from .app import Holdfast
 
     module_name, colon, attribute = import_path.rpartition(":")
@@ -32,9 +34,13 @@ def load_app(import_path: str) -> Holdfast:
         raise ConfigurationError(
             f"app: expected a module, such as {_as_module(module_name)}:{attribute}, not a file; got {import_path!r}"
         )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     module = import_module(module_name)
     app = getattr(module, attribute, None)
     if isinstance(app, Holdfast):
+        import_tasks(app, imports)
         return app
     got = f"got a {type(app).__name__}" if hasattr(module, attribute) else f"but {module_name} has no {attribute!r}"
     there = [f"{module_name}:{name}" for name, value in vars(module).items() if isinstance(value, Holdfast)]
@@ -48,11 +54,20 @@ def _as_module(path: str) -> str:
     return ".".join(parts) or "shop.jobs"
 
 
-def import_module(name: str) -> ModuleType:
-    """Import it, from the current folder too; errors say what is wrong."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+def import_tasks(app: Holdfast, imports: Iterable[str] = ()) -> None:
+    """Import the modules with the tasks of this application: those that it names, and these. Each runs only once."""
+    try:
+        app._prepare()
+    except Exception as error:
+        if isinstance(error, ConfigurationError) or is_shortage(error):
+            raise
+        raise ConfigurationError(f"app: could not be prepared:\n{_their_part(error)}") from None
+    for name in (*app._imports, *imports):
+        import_module(name, "imports")
+
+
+def import_module(name: str, field: str = "app") -> ModuleType:
+    """Import it; errors say what is wrong, and name the option that asked for it."""
     try:
         return importlib.import_module(name)
     except Exception as error:
@@ -60,8 +75,10 @@ def import_module(name: str) -> ModuleType:
             raise
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (name == missing or name.startswith(f"{missing}.")):
-            raise ConfigurationError(f"app: there is no module {missing!r} in {here} or on the path") from None
-        raise ConfigurationError(f"app: {name} could not be imported:\n{_their_part(error)}") from None
+            here = str(Path.cwd())
+            where = f"in {here} or on the path" if here in sys.path else "on the path"
+            raise ConfigurationError(f"{field}: there is no module {missing!r} {where}") from None
+        raise ConfigurationError(f"{field}: {name} could not be imported:\n{_their_part(error)}") from None
 
 
 def _their_part(error: Exception) -> str:
@@ -89,9 +106,14 @@ def served(app: Holdfast, queues: Sequence[str] = (), import_path: str | None = 
     definitions = app._surrounded()
     if import_path is None and any(definition.runs is Runs.IN_PROCESS for definition in definitions.values()):
         import_path = import_path_of(app)
-    chosen = list(queues) or sorted({definition.queue for definition in definitions.values()})
+    own = {definition.queue for definition in definitions.values()} | app._queues_of_sources()
+    routes = [route for route in app.routes.values() if not queues or route.queue in queues]
+    of_routes = {queue for route in routes for queue in route.queues}
+    chosen = [queue for queue in list(queues) or sorted(own) if queue not in of_routes]
+    consumers = [each for each in app.consumers if each.queue in chosen]
     lifespan = partial(app._lifespan, app) if app._lifespan is not None else None
-    return Served(app._database, definitions, chosen, import_path, list(app.schedules.values()), lifespan)
+    schedules = list(app.schedules.values())
+    return Served(app._database, definitions, chosen, import_path, schedules, lifespan, routes, consumers, app._tracing)
 
 
 def import_path_of(app: Holdfast) -> str:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from .definitions import Definition, bind
+from .definitions import Definition, bind, check_expires
 from .errors import InvalidInput, InvalidPayload
 from .model import payload as payloads
 from .model.durations import Duration, seconds
@@ -22,7 +22,12 @@ Replace = typing.Literal["arguments", "time"]
 
 
 class EnqueueOptions(typing.TypedDict, total=False):
-    """The options of `Task.options` and `Task.on`; None, or left out: as the task says."""
+    """The options of `Task.options` and `Task.on`; None, or left out: as the task says.
+
+    ```python
+    job = await send_receipt.options(priority=0, idempotency_key="receipt:13").enqueue(13)
+    ```
+    """
 
     key: str | None
     """What the job belongs to; order holds within a key."""
@@ -31,9 +36,11 @@ class EnqueueOptions(typing.TypedDict, total=False):
     at: datetime | None
     """Run it at this time."""
     queue: str | None
+    """The queue to wait in."""
     priority: int | None
     """0 (first) to 3 (last)."""
     max_attempts: int | None
+    """Attempts until it becomes a dead letter."""
     idempotency_key: str | None
     """Enqueue one job under this key, however often this is called."""
     id: UUID | None
@@ -48,6 +55,8 @@ class EnqueueOptions(typing.TypedDict, total=False):
     """Find it until it has ended, not only until it has started."""
     replace: Replace | None
     """Give the job that was found, if it waits, the new 'arguments', or the new 'time' as well."""
+    expires: Duration | datetime | None
+    """If it has not started after this long, or by this time, end it as expired. No attempt starts after that."""
 
 
 OPTION_NAMES = tuple(EnqueueOptions.__annotations__)
@@ -98,7 +107,7 @@ class Maker:
             ids = new_ids(min(stop, len(rows)) - start)
             return list(map(self._make_numbered, range(start, stop), ids, rows[start:stop], keys[start:stop]))
 
-        return Batch(len(rows), make, self._terms, unique=any(key is not None for key in keys))
+        return Batch(len(rows), make, self._terms, self._terms.queue, unique=any(key is not None for key in keys))
 
     def _make_numbered(self, position: int, id: JobId, arguments: Mapping[str, Any], key: str | None) -> NewJob:
         """Make one job of many; errors name its position."""
@@ -121,7 +130,7 @@ class Maker:
             message, _, path = str(error).partition(" - at `$.")
             raise InvalidPayload(path.rstrip("`") or "payload", message) from None
         key = self._key if self._key is not None or not self._derives_key else self._derive_key(decoded)
-        return NewJob(self._terms, id, text, key, idempotency_key, self._id is not None)
+        return NewJob(self._terms, id, text, key, idempotency_key, self._id is not None, self._definition.kept)
 
     def _derive_key(self, arguments: msgspec.Struct) -> str:
         task = self._definition
@@ -141,6 +150,7 @@ class Maker:
                 "is due, or let waiting jobs be skipped (on_failure='skip')",
             )
         unique_key, unique_arguments, unique_done, replace = self._uniqueness()
+        expires, expires_at = self._expiry()
         return Terms(
             kind=task.kind,
             queue=check_name("queue", queue, self._limits) if queue is not None else task.queue,
@@ -156,7 +166,29 @@ class Maker:
             unique_arguments=unique_arguments,
             unique_done=unique_done,
             replace=replace,
+            expires=expires,
+            expires_at=expires_at,
         )
+
+    def _expiry(self) -> tuple[float | None, datetime | None]:
+        """Seconds, or a time. Of a duration and a time, the server decides whether the job can start."""
+        options = self._options
+        expires, delay, at = options.get("expires"), options.get("delay"), options.get("at")
+        if isinstance(expires, datetime):
+            instant = check_instant("expires", expires)
+            if at is not None and check_instant("at", at) >= instant:
+                raise InvalidInput("expires", f"expected a time after at, which is {at}, got {expires}")
+            return None, instant
+        if expires is None and self._definition.expires is None:
+            return None, None
+        after = check_expires(expires) if expires is not None else self._definition.expires
+        if after is not None and delay is not None and seconds(delay, "delay") >= after:
+            raise InvalidInput(
+                "expires",
+                f"the job is due after {delay!r}, and would expire before that, after {after:g} s: both count from the "
+                "enqueue; pass a longer expires",
+            )
+        return after, None
 
     def _uniqueness(self) -> tuple[str | None, bool | None, bool | None, Replace | None]:
         options, task = self._options, self._definition
@@ -191,11 +223,19 @@ class Batch:
     CHUNK = 100
 
     def __init__(
-        self, number: int, make: Callable[[int, int], Sequence[NewJob]], terms: Terms | None, *, unique: bool
+        self,
+        number: int,
+        make: Callable[[int, int], Sequence[NewJob]],
+        terms: Terms | None,
+        queue: str | None,
+        *,
+        unique: bool,
     ) -> None:
         self._number = number
         self._make = make
         self.terms = terms
+        """Of all of them; None if they differ."""
+        self.queue = queue
         """Of all of them; None if they differ."""
         self.unique = unique
         """Might some of them be there already?"""
@@ -209,12 +249,15 @@ class Batch:
             if not isinstance(job, NewJob):
                 raise InvalidInput(f"[{position}]", f"expected task.job(…), got a {type(job).__name__}")
         same = ready[0].terms if ready and all(job.terms == ready[0].terms for job in ready) else None
-        return cls(len(ready), lambda start, stop: ready[start:stop], same, unique=any(job.unique for job in ready))
+        queues = {job.terms.queue for job in ready}
+        queue = queues.pop() if len(queues) == 1 else None
+        unique = any(job.unique for job in ready)
+        return cls(len(ready), lambda start, stop: ready[start:stop], same, queue, unique=unique)
 
     @property
     def copyable(self) -> bool:
         """Can COPY store them?"""
-        return not self.unique and self.terms is not None and self.terms.plain is not None
+        return not self.unique and self.terms is not None and self.terms.copyable
 
     def __len__(self) -> int:
         return self._number
@@ -229,6 +272,35 @@ class Batch:
     def all(self) -> list[NewJob]:
         self.next(len(self))
         return self.made
+
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        """Let all of them carry these headers, too; see `with_headers`. Before the first is made."""
+        changed: dict[int, Terms] = {}  # by the terms that they had: jobs share them, and so must these
+        make = self._make
+
+        def terms_of(terms: Terms) -> Terms:
+            if (found := changed.get(id(terms))) is None:
+                found = changed[id(terms)] = with_headers(terms, headers)
+            return found
+
+        if self.terms is not None:
+            self.terms = terms_of(self.terms)
+        self._make = lambda start, stop: [
+            msgspec.structs.replace(job, terms=terms_of(job.terms)) for job in make(start, stop)
+        ]
+
+
+def job_with_headers(job: NewJob, headers: Mapping[str, str]) -> NewJob:
+    """The job on its terms with these headers; see `with_headers`."""
+    return msgspec.structs.replace(job, terms=with_headers(job.terms, headers))
+
+
+def with_headers(terms: Terms, headers: Mapping[str, str]) -> Terms:
+    """The terms with these headers as well. If the caller gave one of them, none is added: they belong together."""
+    given = terms.headers or {}
+    if not headers or not given.keys().isdisjoint(headers):
+        return terms
+    return msgspec.structs.replace(terms, headers={**given, **headers})
 
 
 def _or_default(field: str, value: int | None, default: int, low: int, high: int) -> int:

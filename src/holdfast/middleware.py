@@ -29,13 +29,29 @@ from .errors import Cancelled, ConfigurationError, LeaseLost, Timeout
 
 
 class CallNext(Protocol):
-    """Runs the handler, or the next middleware. Returns the handler's result or raises its error. Call it once."""
+    """Runs the handler, or the next middleware. Returns the handler's result or raises its error. Call it once.
+
+    ```python
+    @hf.middleware(only="async")
+    async def announced(ctx: Context, call_next: CallNext) -> None:
+        print("begins", ctx.job_id)
+        await call_next()
+    ```
+    """
 
     async def __call__(self) -> Any: ...
 
 
 class CallNextSync(Protocol):
-    """As `CallNext`, in middleware for handlers that are not async."""
+    """As `CallNext`, in middleware for handlers that are not async.
+
+    ```python
+    @hf.middleware(only="sync")
+    def announced_sync(ctx: Context, call_next: CallNextSync) -> None:
+        print("begins", ctx.job_id)
+        call_next()
+    ```
+    """
 
     def __call__(self) -> Any: ...
 
@@ -54,6 +70,8 @@ class Layer:
     covers: Only
     only: bool
     """Is it meant to leave out the other handlers?"""
+    ours: bool = False
+    """Does it come with Holdfast? Then it covers nothing of yours."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], only: Only | None) -> Layer:
@@ -78,10 +96,12 @@ def covering(definition: Definition) -> Only:
 
 def check_coverage(layers: Iterable[Layer], definitions: Iterable[Definition]) -> None:
     """Refuse a task around which no middleware would run, unless all of them say that they leave it out."""
-    there = list(layers)
+    there = [layer for layer in layers if not layer.ours]
     covered = {layer.covers for layer in there}
     required = [layer for layer in there if not layer.only]
     for definition in definitions:
+        if definition.runs is Runs.AS_FLOW:
+            continue
         needs = covering(definition)
         if required and needs not in covered:
             name = getattr(required[0].function, "__name__", repr(required[0].function))
@@ -93,7 +113,9 @@ def check_coverage(layers: Iterable[Layer], definitions: Iterable[Definition]) -
 
 
 def surround(definition: Definition, layers: Iterable[Layer]) -> Definition:
-    """The task with its middleware around its handler."""
+    """The task with its middleware around its handler. A workflow has none: its code is replayed, not attempted."""
+    if definition.runs is Runs.AS_FLOW:
+        return definition
     covers = covering(definition)
     functions = [layer.function for layer in layers if layer.covers == covers]
     if not functions:

@@ -1,27 +1,50 @@
-"""What the annotation of a parameter means: whether its values can be stored as JSON, and how they come back."""
+"""What an annotation means, of a parameter or of a result: whether its values can be stored as JSON, and how they come
+back."""
 
 from __future__ import annotations
 
+import inspect
 import typing
 from collections.abc import Callable, Iterator
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from functools import partial
 from pathlib import PurePath
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from msgspec import inspect as types
 
 from .errors import ConfigurationError
 from .model import payload
+from .model.event import Event
+from .model.outcome import Fail, Retry, Snooze
 
 Convert = Callable[[Any], Any]
 
 _BINARY = (types.BytesType, types.ByteArrayType, types.MemoryViewType)
 _SETS = (types.SetType, types.FrozenSetType)
+_NO_KEYS = (
+    types.NoneType, types.BoolType, types.IntType, types.FloatType, types.TupleType, types.VarTupleType,
+    types.NamedTupleType, types.FrozenSetType, types.StructType, types.DataclassType,
+)  # fmt: skip
+"""What JSON cannot have as keys."""
+_STORED = (
+    str, int, float, Decimal, UUID, date, time, timedelta, bytes, bytearray, memoryview, dict, list, tuple, set,
+    frozenset, Enum, PurePath,
+)  # fmt: skip
+"""Values of these classes can be results, and so can those of classes derived from them."""
+NOT_RESULTS = (Snooze, Fail, Retry)
+"""What a handler can return that is not its result."""
 
 
 def read(kind: str, name: str, hint: Any) -> tuple[Any, Convert | None]:
     """The type that its JSON is read as, and what to do with a value before it is stored; None: nothing."""
+    if typing.get_origin(hint) is Event:  # pydantic, which may have to read the data, cannot read what is around it
+        data, convert = read(kind, name, *typing.get_args(hint))
+        return typing.cast(Any, Event)[data], convert
     checked = _has_pydantic_rules(hint)
     stored_as = _checked_by_pydantic(kind, name, hint) if checked else hint
     binary = unordered = paths = False
@@ -36,13 +59,56 @@ def read(kind: str, name: str, hint: Any) -> tuple[Any, Convert | None]:
                 )
             case types.ExtType():
                 raise ConfigurationError(f"{kind}: {name} cannot be stored: JSON has no extension types")
-            case types.DictType(types.IntType() | types.FloatType()):
+            case types.DictType(key) if isinstance(key, _NO_KEYS):
                 raise ConfigurationError(f"{kind}: {name} cannot be stored: the keys of JSON objects are text")
             case _:
                 binary |= isinstance(found, _BINARY)
                 unordered |= isinstance(found, _SETS)
     converts = binary or unordered or paths
     return stored_as, partial(payload.softened, binary=binary, paths=paths) if converts else None
+
+
+def check_result(kind: str, hint: Any) -> None:
+    """Reject the annotation of a result that cannot be stored: when the handler has returned it, its work is done."""
+    if _has_pydantic_rules(hint):
+        return
+    try:
+        info = types.type_info(result_type(hint))
+    except (TypeError, ValueError):  # one that msgspec does not know: what is returned will be checked
+        return
+    for found in _inside(info):
+        match found:
+            case types.CustomType(cls) if not _may_be_stored(cls):
+                raise ConfigurationError(
+                    f"{kind}: its result cannot be stored: a {cls.__name__} cannot be written as JSON; return what is "
+                    "needed of it, such as an id, a dataclass or a pydantic model, or None"
+                )
+            case types.DictType(key) if isinstance(key, _NO_KEYS):
+                raise ConfigurationError(f"{kind}: its result cannot be stored: the keys of JSON objects are text")
+            case _:
+                pass
+
+
+def _may_be_stored(cls: type) -> bool:
+    """Of a protocol or an abstract class, some derived class may; of a plain class, none is expected to."""
+    if cls is object or inspect.isabstract(cls) or getattr(cls, "_is_protocol", False):
+        return True
+    return issubclass(cls, _STORED) or hasattr(cls, "model_dump")
+
+
+def result_type(hint: Any) -> Any:
+    """The annotation of a result without what is none, such as Snooze."""
+    if hint in NOT_RESULTS:
+        return None
+    parts = [part for part in typing.get_args(hint) if part not in NOT_RESULTS]
+    if not parts and typing.get_args(hint):
+        return None
+    if hint is None or typing.get_origin(hint) is None or len(parts) == len(typing.get_args(hint)):
+        return hint
+    union: Any = parts[0]
+    for part in parts[1:]:
+        union = union | part
+    return union
 
 
 def _type_info(kind: str, hint: Any) -> types.Type:

@@ -2,13 +2,14 @@
 
 `HOLDFAST_PROBES="claim.after=kill@/tmp/marker,complete.before=stop"` arms probes of a process and of its children.
 Actions: `kill` (SIGKILL to this process), `stop` (SIGSTOP), `raise`. With `@PATH`, the action happens once: in the
-process that creates the file.
+process that creates the file. With `NAME#3`, it happens when a process comes there for the third time.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 
 NAMES = frozenset(
@@ -32,6 +33,20 @@ NAMES = frozenset(
         "drain.before",
         "schedule.before",  # a slot is due, nothing is written
         "schedule.after",  # its job is committed, nothing is known of it here
+        "step.before",  # a step of a workflow is about to be called; everything before it is recorded
+        "step.after",  # it has returned, and nothing is recorded of it
+        "record.before",
+        "record.after",  # steps are committed, nothing is known of it here
+        "park.before",
+        "park.after",  # parked instances and ends of workflows are committed, nothing is known of it here
+        "relay.before_send",  # the events are loaded, nothing is sent
+        "relay.before_fan_out",
+        "relay.after_fan_out",  # the deliveries to each destination are committed, nothing is known of it here
+        "relay.after_send",  # their fate is known, nothing is written
+        "receive.before",  # a message is here and verified, nothing is written
+        "receive.after",  # its job is committed, the sender or the broker does not know it
+        "acknowledge.before",
+        "acknowledge.after",  # the broker has been told, or a message to it is on its way
     }
 )
 
@@ -40,18 +55,22 @@ class ProbeRaised(Exception):
     """Raised by the action `raise`."""
 
 
-def _parse(text: str) -> dict[str, tuple[str, str]]:
-    armed: dict[str, tuple[str, str]] = {}
+def _parse(text: str) -> dict[str, tuple[int, str, str]]:
+    armed: dict[str, tuple[int, str, str]] = {}
     for item in filter(None, text.split(",")):
         name, _, action = item.partition("=")
+        name, _, time = name.partition("#")
         action, _, marker = action.partition("@")
-        if name not in NAMES or action not in {"kill", "stop", "raise"}:
-            raise ValueError(f"HOLDFAST_PROBES: expected NAME=kill|stop|raise[@PATH] with a known name, got {item!r}")
-        armed[name] = (action, marker)
+        if name not in NAMES or action not in {"kill", "stop", "raise"} or not (time or "1").isdigit():
+            raise ValueError(
+                f"HOLDFAST_PROBES: expected NAME[#TIME]=kill|stop|raise[@PATH] with a known name, got {item!r}"
+            )
+        armed[name] = (int(time or 0), action, marker)
     return armed
 
 
 _armed = _parse(os.environ.get("HOLDFAST_PROBES", ""))
+_times: Counter[str] = Counter()
 
 
 def _first_here(marker: str) -> bool:
@@ -65,7 +84,10 @@ def _first_here(marker: str) -> bool:
 def _act(name: str) -> None:
     if name not in _armed:
         return
-    action, marker = _armed[name]
+    time, action, marker = _armed[name]
+    _times[name] += 1
+    if time and _times[name] != time:
+        return
     if marker and not _first_here(marker):
         return
     if action == "kill":

@@ -125,8 +125,8 @@ class Results:
 
 def _unknown(id: UUID) -> NotFound:
     return NotFound(
-        f"There is no job {id}. Its enqueue has not committed, or it ended more than archive_days ago, or its row was "
-        "not kept"
+        f"There is no job {id}. Its enqueue has not committed, or it ended so long ago that its row is gone, or its "
+        "row was not kept"
     )
 
 

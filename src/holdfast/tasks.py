@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+from uuid import UUID
 
 from .context import Context, TxContext
+from .contracts.types import NOTHING
 from .db import callers
 from .db.callers import AsyncConnection, Caller
 from .definitions import Definition, Upcast
 from .errors import ConfigurationError, InvalidInput
-from .inbox import enqueue
+from .instances import Signalled, signal_operation
 from .job import Job
 from .making import Batch, EnqueueOptions, Maker, check_options
 from .model.terms import NewJob, Stored
+from .outbox.publish import Published
+from .publishing import PublishOptions, publish_on_async, publish_on_sync
+from .sending import send, send_many, send_many_on_async, send_many_on_sync, send_on_async, send_on_sync
 
 if TYPE_CHECKING:
     from .app import Holdfast
+    from .workflows import Instance
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Task(Generic[P, R]):
-    """A function that can be enqueued. Called directly, it is the function itself."""
+    """A function that can be enqueued. Called directly, it is the function itself.
+
+    ```python
+    assert await send_receipt(1) == "receipt 1"  # an ordinary call: no job
+    ```
+    """
 
     def __init__(self, app: Holdfast, definition: Definition, options: EnqueueOptions | None = None) -> None:
         self._app = app
@@ -47,7 +58,12 @@ class Task(Generic[P, R]):
         return self._definition
 
     def options(self, **options: typing.Unpack[EnqueueOptions]) -> Task[P, R]:
-        """The same task with these options: `task.options(key="order:1", delay="5m").enqueue(…)`."""
+        """The same task with these options: `task.options(key="order:1", delay="5m").enqueue(…)`.
+
+        ```python
+        job = await send_receipt.options(key="order:5", delay="5m").enqueue(5)
+        ```
+        """
         check_options("options", options)
         return Task(self._app, self._definition, {**self._options, **options})
 
@@ -61,6 +77,12 @@ class Task(Generic[P, R]):
         """The same task, enqueued on your connection, in its open transaction. Takes the options of `options`, too.
 
         `await task.on(connection, key="order:1").enqueue(…)`; do not await it if the connection is synchronous.
+
+        ```python
+        async with connection.transaction():
+            await connection.execute("insert into orders values (6)")
+            job = await send_receipt.on(connection, key="order:6").enqueue(6)
+        ```
         """
         if connection is None:
             raise InvalidInput("connection", "on() needs one; for options alone, write task.options(…)")
@@ -70,7 +92,18 @@ class Task(Generic[P, R]):
         return (OnAsync if caller.awaited else OnSync)(self._app, caller, maker)
 
     def upcast(self, *, from_version: int) -> Callable[[Upcast], Upcast]:
-        """Register how a payload of `from_version` becomes one of the next version: `@task.upcast(from_version=1)`."""
+        """Register how a payload of `from_version` becomes one of the next version: `@task.upcast(from_version=1)`.
+
+        ```python
+        @hf.task(version=2)
+        async def ship(order_id: int, express: bool) -> None: ...
+
+
+        @ship.upcast(from_version=1)
+        def ship_had_no_express(arguments: dict[str, Any]) -> dict[str, Any]:
+            return {**arguments, "express": False}
+        ```
+        """
 
         def register(function: Upcast) -> Upcast:
             definition = self._definition
@@ -87,13 +120,23 @@ class Task(Generic[P, R]):
         return register
 
     def job(self, *arguments: P.args, **keywords: P.kwargs) -> NewJob:
-        """Make a job without enqueueing it, for `hf.enqueue_many([task.job(…), other.job(…)])`."""
+        """Make a job without enqueueing it, for `hf.enqueue_many([task.job(…), other.job(…)])`.
+
+        ```python
+        jobs = await hf.enqueue_many([send_receipt.job(7), ship.job(7, express=True)])
+        ```
+        """
         return self._maker().one(arguments, keywords)
 
     async def enqueue(self, *arguments: P.args, **keywords: P.kwargs) -> Job:
-        """Enqueue on a connection of Holdfast's own. The job is committed when this returns."""
-        stored = await self._app._calls.enqueue(self._maker().one(arguments, keywords))
-        return Job(self._app, stored.id, stored.existed, stored.replaced)
+        """Enqueue on a connection of Holdfast's own. The job is committed when this returns.
+
+        ```python
+        job = await send_receipt.enqueue(8)
+        ```
+        """
+        job = self._maker().one(arguments, keywords)
+        return _job(self._app, job, await send(self._app, job))
 
     async def enqueue_many(
         self,
@@ -102,9 +145,14 @@ class Task(Generic[P, R]):
         idempotency_keys: Iterable[str] | None = None,
         copy: bool | None = None,
     ) -> list[Job]:
-        """Enqueue one job per mapping of arguments, all or none. `copy`: use COPY; None: if there are very many."""
+        """Enqueue one job per mapping of arguments, all or none. `copy`: use COPY; None: if there are very many.
+
+        ```python
+        jobs = await send_receipt.enqueue_many([{"order_id": 9}, {"order_id": 10}])
+        ```
+        """
         batch = self._maker().many(arguments, idempotency_keys)
-        return _jobs(self._app, await self._app._calls.enqueue_many(batch, copy))
+        return jobs_of(self._app, batch, await send_many(self._app, batch, copy))
 
     def enqueue_sync(self, *arguments: P.args, **keywords: P.kwargs) -> Job:
         """As `enqueue`, for code that does not await."""
@@ -160,9 +208,8 @@ class OnAsync(Generic[P]):
 
     async def enqueue(self, *arguments: P.args, **keywords: P.kwargs) -> Job:
         """Enqueue in the caller's open transaction: accepted exactly when it commits."""
-        operation = enqueue.one(self._app._database, self._maker.one(arguments, keywords))
-        stored = await cast(Awaitable[Stored], self._caller.run(operation))
-        return Job(self._app, stored.id, stored.existed, stored.replaced)
+        job = self._maker.one(arguments, keywords)
+        return _job(self._app, job, await send_on_async(self._app, self._caller, job))
 
     async def enqueue_many(
         self, arguments: Iterable[Mapping[str, Any]], *, idempotency_keys: Iterable[str] | None = None
@@ -181,9 +228,8 @@ class OnSync(Generic[P]):
 
     def enqueue(self, *arguments: P.args, **keywords: P.kwargs) -> Job:
         """Enqueue in the caller's open transaction: accepted exactly when it commits."""
-        operation = enqueue.one(self._app._database, self._maker.one(arguments, keywords))
-        stored = cast(Stored, self._caller.run(operation))
-        return Job(self._app, stored.id, stored.existed, stored.replaced)
+        job = self._maker.one(arguments, keywords)
+        return _job(self._app, job, send_on_sync(self._app, self._caller, job))
 
     def enqueue_many(
         self, arguments: Iterable[Mapping[str, Any]], *, idempotency_keys: Iterable[str] | None = None
@@ -194,19 +240,64 @@ class OnSync(Generic[P]):
 
 async def enqueue_on_async(app: Holdfast, caller: Caller, batch: Batch) -> list[Job]:
     """Enqueue a batch in the caller's open transaction."""
-    stored: list[Stored] = []
-    for operation in enqueue.many(app._database, batch.all()):
-        stored += await cast(Awaitable[list[Stored]], caller.run(operation))
-    return _jobs(app, stored)
+    return jobs_of(app, batch, await send_many_on_async(app, caller, batch))
 
 
 def enqueue_on_sync(app: Holdfast, caller: Caller, batch: Batch) -> list[Job]:
     """As `enqueue_on_async`, on a synchronous connection."""
-    stored: list[Stored] = []
-    for operation in enqueue.many(app._database, batch.all()):
-        stored += cast(list[Stored], caller.run(operation))
-    return _jobs(app, stored)
+    return jobs_of(app, batch, send_many_on_sync(app, caller, batch))
 
 
-def _jobs(app: Holdfast, stored: Iterable[Stored]) -> list[Job]:
-    return [Job(app, each.id, each.existed, each.replaced) for each in stored]
+def jobs_of(app: Holdfast, batch: Batch, stored: Iterable[Stored]) -> list[Job]:
+    """What the caller gets for a batch that was enqueued."""
+    return [_job(app, job, each) for job, each in zip(batch.made, stored, strict=True)]
+
+
+def _job(app: Holdfast, job: NewJob, stored: Stored) -> Job:
+    return Job(app, stored.id, stored.existed, stored.replaced, job.kept)
+
+
+class AllOnAsync:
+    """Jobs of several tasks, events and signals, on a caller's asynchronous connection."""
+
+    def __init__(self, app: Holdfast, caller: Caller) -> None:
+        self._app = app
+        self._caller = caller
+
+    async def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Job]:
+        """Enqueue in the caller's open transaction: accepted exactly when it commits."""
+        return await enqueue_on_async(self._app, self._caller, Batch.of(jobs))
+
+    async def publish(self, event: Any, data: Any = NOTHING, /, **options: Unpack[PublishOptions]) -> Published:
+        """Publish an event in the caller's open transaction: it exists exactly when that commits."""
+        return await publish_on_async(self._app, self._caller, event, data, options)
+
+    async def signal(
+        self, instance: str | UUID | Instance[Any], name: str, payload: Any = None, *, signal_id: str | None = None
+    ) -> Signalled:
+        """Send a signal to a workflow instance in the caller's open transaction: it counts when that commits."""
+        operation = signal_operation(self._app._database, self._app.limits, instance, name, payload, signal_id)
+        return await cast(Awaitable[Signalled], self._caller.run(operation))
+
+
+class AllOnSync:
+    """Jobs of several tasks, events and signals, on a caller's synchronous connection."""
+
+    def __init__(self, app: Holdfast, caller: Caller) -> None:
+        self._app = app
+        self._caller = caller
+
+    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Job]:
+        """Enqueue in the caller's open transaction: accepted exactly when it commits."""
+        return enqueue_on_sync(self._app, self._caller, Batch.of(jobs))
+
+    def publish(self, event: Any, data: Any = NOTHING, /, **options: Unpack[PublishOptions]) -> Published:
+        """Publish an event in the caller's open transaction: it exists exactly when that commits."""
+        return publish_on_sync(self._app, self._caller, event, data, options)
+
+    def signal(
+        self, instance: str | UUID | Instance[Any], name: str, payload: Any = None, *, signal_id: str | None = None
+    ) -> Signalled:
+        """Send a signal to a workflow instance in the caller's open transaction: it counts when that commits."""
+        operation = signal_operation(self._app._database, self._app.limits, instance, name, payload, signal_id)
+        return cast(Signalled, self._caller.run(operation))

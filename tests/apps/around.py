@@ -1,6 +1,7 @@
 """A lifespan and middleware around handlers of every kind. The witness file tells what ran where, in order."""
 
 import os
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -35,6 +36,10 @@ def lifespan_sync(app: Holdfast) -> Iterator[dict[str, Any]]:
     note("process begins")
     yield {"pid": os.getpid()}
     note("process ends")
+    if os.environ.get("AROUND_LEAVES") == "raises":
+        raise OSError("the cache is away")
+    while os.environ.get("AROUND_LEAVES") == "hangs":
+        time.sleep(1)
 
 
 hf = Holdfast(lifespan=lifespan, lifespan_sync=lifespan_sync)

@@ -44,7 +44,7 @@ def test_an_interrupt_keeps_what_was_measured_and_leaves_no_process(tmp_path: Pa
             said.append(line)
             if "1 of 5" in line:
                 break
-        wait_until(lambda: "worker" in _commands(family(process.pid)))
+        wait_until(lambda: "worker" in _commands(family(process.pid)), 90)
         there = family(process.pid)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         rest = process.stdout.read()

@@ -10,8 +10,9 @@ import pytest
 from tests.support.pages import ROOT
 
 from bench import document, plots
-from bench.figures import OURS, Results
+from bench.figures import OURS, Results, at_least
 from bench.paces import BURSTS, PACES
+from bench.workflows.cases import CASES
 
 FIGURES = ROOT / "docs" / "bench.json"
 
@@ -102,6 +103,24 @@ def test_paces_and_bursts_have_tables_and_a_plot() -> None:
     assert "| 4 jobs by one call, 4 workers asleep | holdfast | 2.00 | 2.00 |" in text
     assert plots.draw(made).keys() == {"pickup-paces.svg"}
     assert "pace" not in document.render("<!-- bench: others -->\n<!-- /bench -->", made)
+
+
+def test_workflows_have_a_table_and_plots() -> None:
+    made = Results("reduced")
+    for system, rate in (("holdfast", 8000), ("dbos", 130)):
+        for case in CASES:
+            made.add("workflows", case.words, "instances/s", [rate / case.steps], system=system, case=case.name)
+    text = document.render("<!-- bench: workflows -->\n<!-- /bench -->\n", made)
+    assert "| instances/s | 1 no-op step, 20 in flight |" in text
+    assert "| holdfast | 8,000 | 8,000 | 1,600 | 1,600 |\n| dbos | 130 | 130 | 26.0 | 26.0 |" in text
+    assert plots.draw(made).keys() == {"workflows-1.svg", "workflows-5.svg"}
+    assert "no-op step" not in document.render("<!-- bench: others -->\n<!-- /bench -->", made)
+
+
+def test_a_goal_that_failed_says_so() -> None:
+    made = Results("reduced")
+    made.add("workflows", "share", "", [0.2], at_least(0.5, fails=0.25), case="steps.1.c100.share")
+    assert "| ≥ 0.50 | **failed** |" in document.render("<!-- bench: targets -->\n<!-- /bench -->", made)
 
 
 def test_nothing_is_drawn_of_nothing() -> None:

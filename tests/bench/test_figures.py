@@ -26,6 +26,16 @@ def test_verdicts_are_of_the_median() -> None:
     assert results().missed == [wal]
 
 
+@pytest.mark.parametrize(("value", "verdict"), [(0.5, "met"), (0.49, "MISSED"), (0.25, "MISSED"), (0.24, "FAILED")])
+def test_a_goal_may_have_a_limit_beyond_which_it_fails(tmp_path: Path, value: float, verdict: str) -> None:
+    made = Results("reduced")
+    made.add("workflows", "1 step ÷ no-op jobs", "", [value], at_least(0.5, fails=0.25))
+    made.write(tmp_path / "bench.json")
+    for figures in (made.figures, Results.read(tmp_path / "bench.json").figures):
+        assert [figure.verdict for figure in figures] == [verdict]
+    assert bool(made.missed) is (verdict != "met")
+
+
 def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
     written = results()
     written.settings["pg-boss"] = "12, 2,000 jobs a fetch"

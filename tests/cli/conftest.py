@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
-from psycopg.rows import dict_row
-from tests.support.pooler import direct, wants_pooler
+from tests.support.pooler import wants_pooler
+from tests.support.questions import Questions
 
 Row = dict[str, Any]
 
@@ -41,6 +40,7 @@ class Shell:
     url: str | None
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
+    _questions: Questions = field(default_factory=Questions, repr=False)
 
     def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "PG"))}
@@ -58,9 +58,7 @@ class Shell:
 
     def sql(self, statement: str, *parameters: object) -> list[Row]:
         assert self.url is not None
-        with psycopg.connect(direct(self.url), autocommit=True, row_factory=dict_row) as connection:
-            cursor = connection.execute(statement, parameters or None)
-            return cursor.fetchall() if cursor.description else []
+        return self._questions.ask(self.url, statement, parameters or None)
 
     def enqueue(self, kind: str = "send_receipt", **more: object) -> UUID:
         (row,) = self.sql("select holdfast.enqueue(kind => %s, queue => %s) as id", kind, more.get("queue", "default"))

@@ -14,12 +14,20 @@ from tests.cli.conftest import Shell
 from holdfast.cli import _COMMANDS
 
 PATHS = [
-    ("migrate",), ("worker",), ("enqueue",), ("job", "list"), ("job", "show"), ("job", "cancel"), ("job", "run-now"),
-    ("dead", "list"), ("dead", "revive"), ("dead", "discard"), ("queue", "list"), ("queue", "pause"),
+    ("migrate",), ("worker",), ("enqueue",), ("job", "list"), ("job", "show"), ("job", "explain"), ("job", "cancel"),
+    ("job", "run-now"), ("dead", "list"), ("dead", "groups"), ("dead", "revive"), ("dead", "discard"),
+    ("queue", "list"), ("queue", "pause"), ("incidents",), ("dashboard",),
     ("queue", "resume"), ("schedule", "list"), ("schedule", "show"), ("schedule", "pause"), ("schedule", "resume"),
     ("schedule", "trigger"), ("schedule", "add"), ("schedule", "remove"), ("schedule", "reset"), ("schedule",),
-    ("workers", "list"), ("stats",),
-    ("health",), ("measure",), ("demo",), ("job",), ("dead",), ("queue",), ("workers",), (),
+    ("endpoint", "add"), ("endpoint", "list"), ("endpoint", "show"), ("endpoint", "pause"), ("endpoint", "resume"),
+    ("endpoint", "enable"), ("endpoint", "disable"), ("endpoint", "rotate"), ("endpoint", "test"),
+    ("endpoint", "attempts"), ("endpoint", "recover"), ("endpoint", "replay"), ("endpoint",), ("workers", "list"),
+    ("contracts", "export"), ("contracts", "check"), ("contracts",), ("stats",), ("outbox", "routes"),
+    ("outbox", "lag"), ("outbox", "list"), ("outbox", "show"), ("outbox", "replay"), ("outbox", "remove"), ("outbox",),
+    ("workflow", "list"), ("workflow", "show"), ("workflow", "signal"), ("workflow", "cancel"), ("workflow", "pause"),
+    ("workflow", "resume"), ("workflow", "restart"), ("workflow", "check"), ("workflow",), ("health",), ("measure",),
+    ("doctor",), ("runbook",), ("dev",), ("demo",), ("simulations",), ("top",), ("job",), ("dead",), ("queue",),
+    ("workers",), (),
 ]  # fmt: skip
 
 
@@ -48,19 +56,29 @@ def test_reads_answer_with_json_and_destructive_verbs_can_be_told_not_to_ask(off
     for path in (
         "job list",
         "job show",
+        "job explain",
         "dead list",
         "queue list",
         "schedule list",
         "schedule show",
+        "endpoint add",
+        "endpoint list",
+        "endpoint show",
+        "endpoint test",
+        "endpoint attempts",
         "workers list",
+        "contracts check",
         "stats",
         "health",
+        "doctor",
+        "runbook",
         "measure",
     ):
         assert "--json" in offline(*path.split(), "--help").out
     verbs = (
         "job cancel", "job run-now", "dead revive", "dead discard", "queue pause", "schedule pause", "schedule remove",
-        "schedule reset",
+        "schedule reset", "endpoint pause", "endpoint disable", "endpoint rotate", "endpoint recover",
+        "endpoint replay",
     )  # fmt: skip
     for path in verbs:
         assert "--yes" in offline(*path.split(), "--help").out

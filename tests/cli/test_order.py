@@ -38,30 +38,30 @@ def test_a_job_says_which_one_it_waits_for(shell: Shell, status: str) -> None:
     shell.sql(LIVE)
     head, following = enqueue(shell), enqueue(shell)
     shell.sql("update holdfast.inbox set status = %s where id = %s", status, following)
-    assert waits_for(shell, following) == f"blocked by job {head} of the same key, which comes first"
-    assert waits_for(shell, head).startswith("due for")
+    assert waits_for(shell, following).startswith(f"it is behind job {head} of its key 'order:1': it has been due for ")
+    assert waits_for(shell, head).startswith("it has been due for ")
     shell.sql(
         "update holdfast.inbox set status = 'processing', claimed_by = 'w1', lease_expires_at = now() + '1 h' "
         "where id = %s", head,
     )  # fmt: skip
-    assert waits_for(shell, following) == f"blocked by job {head} of the same key, which runs on w1"
+    assert waits_for(shell, following).startswith(f"it is behind job {head} of its key 'order:1': it runs on worker w1")
     shell.sql(
-        "update holdfast.inbox set status = 'pending', claimed_by = null, attempts = 1, available_at = '2099-01-01' "
-        "where id = %s", head,
+        "update holdfast.inbox set status = 'pending', claimed_by = null, attempts = 1, lease_generation = 1, "
+        "available_at = '2099-01-01' where id = %s", head,
     )  # fmt: skip
     assert waits_for(shell, following).startswith(
-        f"blocked by job {head} of the same key, which waits for its retry at"
+        f"it is behind job {head} of its key 'order:1': it waits for its retry after attempt 1"
     )
     assert shell("job", "show", str(following), "--json").json["blocked_by"] == str(head)
     shell.sql("update holdfast.inbox set status = 'dead_letter' where id = %s", head)
-    assert "blocked by" not in waits_for(shell, following)
+    assert "behind" not in waits_for(shell, following)
 
 
 def test_a_head_that_may_be_skipped_blocks_nobody_while_it_waits(shell: Shell) -> None:
     shell.sql(LIVE)
     head, following = enqueue(shell, skips=True), enqueue(shell, skips=True)
     shell.sql("update holdfast.inbox set attempts = 1, available_at = '2099-01-01' where id = %s", head)
-    assert waits_for(shell, following).startswith("due for")
+    assert waits_for(shell, following).startswith("it has been due for ")
 
 
 def test_the_age_of_a_queue_counts_ordered_and_owned_jobs(shell: Shell) -> None:

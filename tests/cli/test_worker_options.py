@@ -27,7 +27,7 @@ def test_the_command_has_every_option_of_python() -> None:
 @pytest.mark.parametrize("name", sorted(WorkerOptions.__annotations__))
 def test_the_defaults_are_those_of_the_settings(name: str) -> None:
     flag = flags[name]
-    default = () if flag.multiple else flag.type.convert(flag.default, flag, None)
+    default = () if flag.multiple else flag.default and flag.type.convert(flag.default, flag, None)
     assert default == settings[name]
     assert flag.help
 
@@ -37,7 +37,9 @@ def test_the_page_has_every_flag_with_its_default_and_its_variable(name: str) ->
     flag = flags[name]
     row = next(line for line in PAGE.splitlines() if line.startswith("| `-") and f"`{flag.opts[-1]}`" in line)
     _, _, default, variable, *_ = [cell.strip() for cell in row.split("|")]
-    shown = {"queues": "those of the tasks", "notify": "on"}.get(name, str(flag.default))
+    shown = {"queues": "those of the tasks", "imports": "none", "metrics": "none", "notify": "on"}.get(
+        name, str(flag.default)
+    )
     assert default == shown
     assert variable == f"`{flag.envvar or f'HOLDFAST_WORKER_{name.upper()}'}`"
 

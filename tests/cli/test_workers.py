@@ -1,5 +1,7 @@
 """`holdfast workers`: who is there, who owns what, and draining them."""
 
+import json
+
 import pytest
 from tests.cli.conftest import Shell
 
@@ -85,6 +87,17 @@ def test_shares_of_owned_queues_are_listed(fleet: Shell) -> None:
     assert shares == {**{name: {"mail": share} for name, share in ring.items()}, "b-2": {}, "b-3": {}}
     assert f"mail:{ring['a-1']}" in fleet("workers", "list").out
     assert "not owned" not in fleet("workers", "owner", "x", "-q", "mail").err
+
+
+def test_different_time_zone_rules_are_named(fleet: Shell) -> None:
+    assert "time zone rules" not in fleet("workers", "list").out
+    for number, release in enumerate(["2025b, from /usr/share/zoneinfo", "2026.1, from the package tzdata"]):
+        metadata = json.dumps({"queues": [], "time_zones": release})
+        fleet.sql(f"insert into holdfast.workers (id, metadata) values ('z-{number}', '{metadata}')")
+    said = fleet("workers", "list").out.splitlines()[-1]
+    assert said.startswith(
+        "time zone rules differ: 2025b, from /usr/share/zoneinfo; 2026.1, from the package tzdata; hosts may"
+    )
 
 
 def test_isolation_processes_are_shown_as_such(fleet: Shell) -> None:

@@ -5,7 +5,7 @@ from tests.support.pooler import direct
 
 from holdfast.db.statements import _read, statement
 
-HOW_IT_ENDED = {"status", "cancel_requested_at", "last_error", "result", "finished_at"}
+HOW_IT_ENDED = {"status", "cancel_requested_at", "last_error", "result", "finished_at", "keep_days", "steps"}
 """What whoever moves a row to the archive says itself."""
 
 

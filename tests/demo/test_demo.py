@@ -1,16 +1,14 @@
 """The demo as its audience runs it."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psycopg
 import pytest
+from tests.demo.running import PROGRAM, left_behind, of_session, start, wait_for_words
 from tests.support.pooler import direct
 from tests.support.processes import processes_mentioning
 from tests.support.waiting import wait_until
@@ -23,40 +21,12 @@ NUMBERS = [
 ]  # fmt: skip
 
 
-def start(temporary: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "HOLDFAST_DATABASE_URL"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli", "demo", *arguments],
-        env={**environment, "TMPDIR": str(temporary), **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
 @pytest.fixture
 def temporary() -> Iterator[Path]:
     """A folder in which to see what is left behind, and that other accounts may enter."""
     with tempfile.TemporaryDirectory(prefix="demo-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
-
-
-def left_behind(process: subprocess.Popen[str], temporary: Path) -> list[object]:
-    """Folders, servers and processes of this demo; all but the server's reaper stay in its session."""
-    return [*temporary.glob("holdfast-*"), *processes_mentioning(temporary), *of_session(process.pid)]
-
-
-def of_session(leader: int) -> list[int]:
-    return [pid for pid, argv in processes_mentioning("") if argv != [""] and session_of(pid) == leader]
-
-
-def session_of(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return 0
 
 
 def check(numbers: Mapping[str, float]) -> None:
@@ -88,12 +58,6 @@ def test_on_a_server_of_ones_own_the_schema_goes(temporary: Path, database_url: 
     assert schemas == []
 
 
-def wait_for_words(process: subprocess.Popen[str], words: str) -> None:
-    assert process.stdout is not None
-    while words not in process.stdout.readline():
-        assert process.poll() is None
-
-
 @pytest.mark.parametrize("moment", ["starting PostgreSQL", "starting three workers", "completed"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_stopped_at_any_moment_nothing_stays(temporary: Path, moment: str, number: signal.Signals) -> None:
@@ -118,4 +82,24 @@ def test_a_server_that_is_not_there_is_said_in_words(temporary: Path) -> None:
     assert process.returncode == 1
     assert "cannot reach the server at postgresql://" in err
     assert "Traceback" not in err and "secret" not in err
+    assert left_behind(process, temporary) == []
+
+
+WITHOUT_UVICORN = ("-c", "import sys; sys.modules['uvicorn'] = None; from holdfast.cli import main; main()")
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "said"),
+    [
+        (PROGRAM, ["--no-dashboard"], []),
+        (WITHOUT_UVICORN, [], ["dashboard not installed; for one: pip install 'holdfast[dashboard]'"]),
+    ],
+    ids=["not wanted", "not installed"],
+)
+def test_without_a_dashboard(temporary: Path, program: Sequence[str], arguments: list[str], said: list[str]) -> None:
+    with start(temporary, *arguments, program=program) as process:
+        before = wait_for_words(process, "completed")
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    assert [line.removeprefix("Holdfast demo: ") for line in before if "dashboard" in line] == said
     assert left_behind(process, temporary) == []

@@ -18,10 +18,10 @@ from tests.support.pooler import direct
 from holdfast import LeaseLost
 
 
-def run(module: str, url: str) -> str:
+def run(module: str, url: str, **more: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", module],
-        cwd=ROOT, env={**os.environ, "HOLDFAST_DATABASE_URL": url}, capture_output=True, text=True, timeout=100,
+        cwd=ROOT, env={**os.environ, "HOLDFAST_DATABASE_URL": url, **more}, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -33,6 +33,51 @@ def test_checkout(database_url: str) -> None:
         "orders  [9181, 9182, 9183]",
         "mail    [9181, 9182, 9183]",
         "ledger  [9181, 9182, 9183]",
+    ]
+
+
+def test_django(database_url: str) -> None:
+    assert run("examples.django", direct(database_url)).splitlines()[-3:] == [
+        "ada@example.org  paid=True   receipts=1",
+        "bob@example.org  paid=True   receipts=1",
+        "eve@example.org  paid=False  receipts=0",
+    ]
+
+
+def test_workflows(database_url: str) -> None:
+    assert run("examples.workflows", direct(database_url)).splitlines() == [
+        "checkout:9182  shipped with DHL",
+        "checkout:9183  cancelled and undone: 9 of 10 lamps are free, 1 order is paid",
+        "purchase:1     approved by Ada",
+        "album:1        1000 pages, 1499500 bytes",
+        "invoice:7      paid after 0 days",
+    ]
+
+
+def test_projection(migrated_url: str, second_url: str) -> None:
+    said = run(
+        "examples.projection", "",
+        SHOP_DATABASE_URL=direct(migrated_url), REPORTS_DATABASE_URL=direct(second_url),
+    )  # fmt: skip
+    assert said.splitlines() == [
+        "sales       [('a', 5, 2800), ('b', 5, 3100), ('c', 5, 1600), ('d', 5, 3700)]",
+        "redelivered the same",
+        "rebuilt     the same (38 events)",
+        "sales       [('a', 7, 5600), ('b', 8, 6000), ('c', 8, 6400), ('d', 7, 6000)]",
+        "rebuilt     the same",
+    ]
+
+
+@pytest.mark.faults
+def test_saga(migrated_url: str, second_url: str) -> None:
+    said = run(
+        "examples.saga", "",
+        ORDERS_DATABASE_URL=direct(migrated_url), PAYMENTS_DATABASE_URL=direct(second_url),
+    )  # fmt: skip
+    assert said.splitlines()[-3:] == [
+        "orders  20 paid + 10 cancelled = 30",
+        "items   80 free + 20 sold = 100",
+        "money   9000 in accounts + 31000 taken = 40000; orders of 31000 are paid",
     ]
 
 

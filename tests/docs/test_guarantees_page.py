@@ -21,7 +21,7 @@ def test_a_named_test_exists(file: str, function: str) -> None:
 
 
 def test_every_promise_names_a_test() -> None:
-    assert PROMISES == ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P13", "P14", "P15", "P16", "P17"]
+    assert [int(promise[1:]) for promise in PROMISES] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18]
     for promise in PROMISES:
         section = re.search(rf"^\*\*{promise} .*?(?=^\*\*P|^## )", PAGE, re.M | re.S)
         assert section is not None, f"{promise} has no tests"

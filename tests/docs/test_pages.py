@@ -1,10 +1,12 @@
 """Every Python and SQL block of the README and the docs runs; every link leads somewhere."""
 
+import ast
 import asyncio
 import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +71,15 @@ def test_the_readme_is_short() -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    for page in (ROOT / "docs").rglob("*.md"):
+    docs = ROOT / "docs"
+    index, runbook = ((docs / name).read_text(encoding="utf-8") for name in ("README.md", "runbook.md"))
+    for page in docs.rglob("*.md"):
         if page.name != "README.md":
-            assert f"({page.relative_to(ROOT / 'docs')})" in index, name(page)
+            where = runbook if page.parent.name == "runbook" else index
+            assert f"({page.relative_to(docs)})" in where, name(page)
 
 
+@pytest.mark.timeout(300)
 def test_the_code_of_the_pages_type_checks(tmp_path: Path) -> None:
     """Each page's Python in one file, awaits moved into a function, under mypy --strict."""
     checked: list[str] = []
@@ -82,11 +87,22 @@ def test_the_code_of_the_pages_type_checks(tmp_path: Path) -> None:
         shown = [block.text for block in blocks(page) if block.language == "python" and block.reason is None]
         if shown:
             file = tmp_path / f"page_{len(checked)}.py"
-            file.write_text("from typing import Any\nrun_jobs: Any = None\nurl = ''\n" + "\n".join(shown))
+            file.write_text("from typing import Any\nrun_jobs: Any = None\nurl = ''\n" + _checkable("\n".join(shown)))
             checked.append(str(file))
     arguments = ["--strict", "--no-incremental", "--disable-error-code=no-redef", "--disable-error-code=empty-body"]
     done = subprocess.run(
         [sys.executable, "-m", "mypy", *arguments, "--disable-error-code=top-level-await", *checked],
-        cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "MYPYPATH": str(ROOT / "src")}, timeout=110,
+        cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "MYPYPATH": str(ROOT / "src")}, timeout=290,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
+
+
+def _checkable(code: str) -> str:
+    """The code; if `async with` is at its top level, which mypy rejects, all but the imports is in a function."""
+    body = ast.parse(code).body
+    if not any(isinstance(node, ast.AsyncWith | ast.AsyncFor) for node in body):
+        return code
+    imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    inside = "\n".join(ast.unparse(node) for node in body if node not in imports)
+    outside = "\n".join(ast.unparse(node) for node in imports)
+    return f"{outside}\n\n\nasync def page() -> None:\n{textwrap.indent(inside, '    ')}\n"

@@ -13,8 +13,9 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.faults
 
 OWNER = """
-import os, sys, time
+import os, signal, sys, time
 from holdfast.embedded import EmbeddedPostgres
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
 server = EmbeddedPostgres()
 server.start()
 {then}

@@ -37,7 +37,7 @@ def shared_url(postgres: Server) -> Iterator[str]:
 def migrated_url(shared_url: str) -> str:
     """One database for the whole module, emptied for each test: a copy for each would take most of the time."""
     with psycopg.connect(direct(shared_url)) as connection:
-        for table in ("inbox", "archive", "dedupe"):
+        for table in ("inbox", "archive", "dedupe", "events", "routes"):
             connection.execute(f"delete from holdfast.{table}".encode())
         connection.execute("drop table if exists orders")
     return shared_url

@@ -1,7 +1,7 @@
 """One suite for every kind of connection that can carry a job (P2, P6, P17)."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,8 +15,9 @@ from tests.enqueue.conftest import Inbox
 from tests.enqueue.doors import CALLERS, OWN, Door, dialect, django_at, settle
 from tests.support.pooler import direct
 
-from holdfast import IdempotencyConflict, InvalidInput, InvalidPayload, NotInTransaction, Task
+from holdfast import Holdfast, IdempotencyConflict, InvalidInput, InvalidPayload, NotInTransaction, Task
 from holdfast.model.ids import new_id
+from holdfast.transports import Message, Settle
 
 SendReceipt = Task[..., None]
 
@@ -33,6 +34,16 @@ def any_door(request: pytest.FixtureRequest) -> Door:
     """A caller's connection, or one of our own."""
     opened: Door = request.param
     return opened
+
+
+class Nowhere:
+    """A destination that nobody opens."""
+
+    batch, parallel, shown = 1, 1, "nowhere"
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def send(self, batch: Sequence[Message], settle: Settle) -> None: ...
 
 
 class Undo(Exception):
@@ -67,6 +78,30 @@ async def test_a_rollback_takes_it_back(door: Door, migrated_url: str, send_rece
             await seat.enqueue_many(send_receipt, [{"order_id": 1}, {"order_id": 2}])
             raise Undo
     assert [await inbox.count(table) for table in ("orders", "holdfast.inbox", "holdfast.dedupe")] == [0, 0, 0]
+
+
+async def test_an_event_is_published_on_it(door: Door, hf: Holdfast, migrated_url: str, inbox: Inbox) -> None:
+    """It commits with the work, a savepoint takes back its own, and a rollback takes all."""
+    hf.relay("order.*", to=Nowhere(), name="bus")
+    async with door(migrated_url) as seat:
+        await seat.run("insert into orders values (1)")
+        made = await settle(hf.on(seat.connection).publish("order.paid", {"n": 1}, key="k", headers={"trace": "ä"}))
+        with pytest.raises(Undo):
+            async with seat.nested():
+                await settle(hf.on(seat.connection).publish("order.paid", {"n": 2}))
+                raise Undo
+        assert await inbox.count("holdfast.events") == 0, "not before the commit"
+    with pytest.raises(Undo):
+        async with door(migrated_url) as seat:
+            await settle(hf.on(seat.connection).publish("order.paid", {"n": 3}))
+            raise Undo
+    (row,) = await inbox.connection.fetch(
+        "select e.id, e.key, e.data, e.headers, o.route from holdfast.events e join holdfast.outbox o on o.event = e.id"
+    )
+    assert dict(row) | {"data": json.loads(row["data"]), "headers": json.loads(row["headers"])} == {
+        "id": made.id, "key": "k", "data": {"n": 1}, "headers": {"trace": "ä"}, "route": "bus",
+    }  # fmt: skip
+    assert await inbox.count("holdfast.events") == await inbox.count() == 1
 
 
 async def test_a_savepoint_rolled_back_takes_only_its_own(

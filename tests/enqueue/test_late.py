@@ -125,7 +125,7 @@ async def run_all(url: str) -> list[tuple[UUID, int]]:
         claims = await worker.claim()
         if claims:
             arguments = [claim.id for claim in claims], [claim.generation for claim in claims]
-            await worker.inbox("complete", *arguments, [], [], [], "w1")
+            await worker.inbox("complete", *arguments, [], [], [], "w1", [])
         return sorted((claim.id, claim.generation) for claim in claims)
 
 

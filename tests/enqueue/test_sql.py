@@ -224,7 +224,7 @@ async def test_the_xid_is_drawn_before_the_clock_is_read(hf: Holdfast, inbox: In
     async with inbox.connection.transaction():
         await inbox.connection.fetchval(hf._database.sql("inbox", "enqueue_copy"), TERMS.text, 1)
         assert await inbox.connection.fetchval("select pg_current_xact_id_if_assigned()") is not None
-    for name, arguments in (("enqueue", 13), ("enqueue_many", 6)):
+    for name, arguments in (("enqueue", 14), ("enqueue_many", 6)):
         nothing = ", ".join(["null"] * arguments)
         await inbox.connection.execute(f"prepare the_plan as {hf._database.sql('inbox', name)}")
         plan: list[Any] = await inbox.connection.fetch(f"explain execute the_plan ({nothing})")

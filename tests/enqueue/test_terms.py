@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from tests.enqueue.conftest import Inbox
 
-from holdfast import EnqueueOptions, Holdfast, TaskOptions
+from holdfast import EnqueueOptions, Holdfast, TaskOptions, WorkflowOptions
 from holdfast.definitions import define
 from holdfast.inbox.copying import COMMON
 from holdfast.model.terms import OTHERS, PLAIN, Terms
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOON = datetime(2099, 1, 1, 12, tzinfo=UTC)
+LATER = datetime(2099, 1, 2, tzinfo=UTC)
 
 
 async def test_python_and_sql_have_the_same_terms(inbox: Inbox) -> None:
@@ -35,8 +36,11 @@ async def test_every_option_of_python_is_one_of_sql(inbox: Inbox) -> None:
 
 
 def test_the_options_of_a_task_are_those_of_its_definition() -> None:
-    parameters = [name for name in inspect.signature(define).parameters if name != "function"]
-    assert parameters == list(TaskOptions.__annotations__)
+    parameters = [name for name in inspect.signature(define).parameters if name not in ("function", "flow")]
+    of_workflows = {"undo_on_failure"}
+    assert [name for name in parameters if name not in of_workflows] == list(TaskOptions.__annotations__)
+    assert set(WorkflowOptions.__annotations__) <= {*parameters}
+    assert of_workflows <= WorkflowOptions.__annotations__.keys()
 
 
 def test_the_page_names_every_option() -> None:
@@ -47,6 +51,7 @@ def test_the_page_names_every_option() -> None:
 # What each option is set to below, and what the row then holds: an option that is missing here fails the first test.
 CHOSEN: EnqueueOptions = {
     "key": "k", "at": NOON, "queue": "bulk", "priority": 3, "max_attempts": 2, "headers": {"a": "b"},
+    "expires": LATER,
 }  # fmt: skip
 ELSEWHERE = {"delay", "id", "idempotency_key", "unique_key", "unique_arguments", "unique_done", "replace"}
 """Options that exclude others, or that make two of these ways one; test_conformance.py and test_unique.py have them."""
@@ -54,11 +59,12 @@ STORED = {
     "payload": '{"type": "pay", "order_id": 1}', "partition_key": "k", "partition_bucket": 521, "queue": "bulk",
     "priority": 3, "available_at": NOON, "max_attempts": 2, "payload_version": 3, "headers": '{"a": "b"}',
     "kind": "pay", "ordered": True, "skips": True, "owned": False, "status": "pending",
+    "expires_at": LATER,
 }  # fmt: skip
 BY_ITSELF = {
     "id", "seq", "attempts", "crashes", "claimed_by", "claimed_at", "lease_expires_at", "lease_generation", "fence",
     "cancel_requested_at", "completed_at", "dead_at", "last_error", "errors", "idempotency_key", "created_at",
-    "snoozes", "unique_key", "unique_done", "progress",
+    "snoozes", "unique_key", "unique_done", "progress", "error_group",
 }  # fmt: skip
 """Columns that no term sets."""
 
@@ -96,9 +102,9 @@ async def test_every_way_stores_the_same(hf: Holdfast, inbox: Inbox, way: str) -
             await inbox.connection.execute(
                 "select holdfast.enqueue('pay', '{\"order_id\": 1}', queue => 'bulk', key => 'k', at => $1, "
                 'priority => 3, max_attempts => 2, version => 3, headers => \'{"a": "b"}\', ordered => true, '
-                "on_failure => 'skip')",
-                NOON,
-            )
+                "on_failure => 'skip', expires_at => $2)",
+                NOON, LATER,
+            )  # fmt: skip
         case "release 0.1":  # as its producers, which may still run, enqueue with an idempotency key
             await inbox.connection.execute(
                 "select * from holdfast.enqueue_each(array[null]::uuid[], array['k'], "
@@ -107,4 +113,4 @@ async def test_every_way_stores_the_same(hf: Holdfast, inbox: Inbox, way: str) -
                 NOON,
             )
     (row,) = await inbox.jobs(", ".join(name + "::text" * (name == "status") for name in STORED))
-    assert dict(row) == STORED
+    assert dict(row) == (STORED if way != "release 0.1" else {**STORED, "expires_at": None})

@@ -1,12 +1,11 @@
 """Fixtures for the tests that kill things."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.databases import SETTINGS, wants_old_postgres
+from tests.support.databases import new_server
 from tests.support.pooler import database_at, through_pooler
 from tests.support.workers import Fleet, running_fleet
 
@@ -17,8 +16,7 @@ from holdfast.schema.migrate import migrate
 @pytest.fixture
 def own_postgres() -> Iterator[EmbeddedPostgres]:
     """A server of this test's own, to be killed at will; its database `postgres` is migrated."""
-    bin_folder = os.environ["HOLDFAST_TEST_OLD_POSTGRES"] if wants_old_postgres() else None
-    with EmbeddedPostgres(settings=SETTINGS, bin_folder=bin_folder) as server:
+    with new_server() as server:
         asyncio.run(migrate(database_at(server.url)))
         yield server
 

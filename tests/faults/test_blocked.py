@@ -15,7 +15,7 @@ pytestmark = pytest.mark.faults
 
 LEASE = 300.0
 """Nobody waits for this one."""
-BLOCKS = 15
+BLOCKS = 25
 """Seconds for which the handler blocks its loop."""
 
 
@@ -67,7 +67,7 @@ def test_the_buckets_of_a_worker_that_does_not_run_go_to_others(fleet: Fleet, ho
         wait_until(lambda: bool(fleet.seen(what="started")))
     jobs = fleet.inbox.enqueue_many("effect", 100)
     began = time.monotonic()
-    fleet.inbox.wait(jobs, seconds=14)
+    fleet.inbox.wait(jobs, seconds=22)  # on a busy machine; the blocked one would take them later
     print(f"{how}: a hundred jobs of an owned queue were done after {time.monotonic() - began:.1f} s")
     if how == "stopped":
         os.kill(worker.child, signal.SIGCONT)

@@ -111,7 +111,7 @@ async def test_a_draining_worker_that_was_given_up_comes_back_draining(fleet: Fl
     link = Link(database_at(fleet.inbox.url), "test")
     for name in ("asked", "left", "well"):
         await members.register(link, name, {})
-    await link.run("ownership", "drain", ["asked"])
+    await link.run("ownership", "drain", ["asked"], "ann")
     await members.leave(link, "left", "draining")
     await link.run("housekeeping", "members", 0.0)
     assert set(fleet.inbox.workers().values()) == {"dead"}

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -16,7 +17,10 @@ from tests.support.pooler import direct
 from tests.support.workers import Inbox
 
 from holdfast.db.database import Database
+from holdfast.housekeeping import chores
 from holdfast.housekeeping.loop import Housekeeper
+from holdfast.model.occurrences import Occurrences
+from holdfast.worker.log_lines import LogLines
 
 
 async def test_an_expired_lease_makes_a_row_pending_again(inbox: Inbox, house: Housekeeper) -> None:
@@ -187,6 +191,107 @@ async def test_dead_letters_buried_by_hand_are_mended(inbox: Inbox, house: House
     assert inbox.one("select count(*) from holdfast.inbox where dead_at is null") == 0
 
 
+def late(inbox: Inbox, ago: str = "1 second", **columns: Any) -> UUID:
+    """A row that has expired."""
+    id = put(inbox, **columns)
+    inbox.rows("update holdfast.inbox set expires_at = now() - %s::interval where id = %s", ago, id)
+    return id
+
+
+async def test_what_nobody_claims_ends_when_it_has_expired(inbox: Inbox, house: Housekeeper) -> None:
+    inbox.rows("insert into holdfast.queues (name, paused_at) values ('paused', now())")
+    inbox.rows("insert into holdfast.dedupe values ('key-1', gen_random_uuid(), 't', '')")
+    ids = {
+        "paused": late(inbox, queue="paused", idempotency_key="key-1"),
+        "unknown": late(inbox, payload='{"type": "nobody knows"}'),
+        "no kind": late(inbox, payload="{}"),
+        "later": late(inbox, available_at="2099-01-01"),
+        "retry": late(inbox, available_at="2099-01-01", attempts=2, last_error="ValueError: no", errors="[{}, {}]"),
+        "suspect": late(inbox, crashes=2),
+    }
+    others = {
+        "without": put(inbox),
+        "with time left": late(inbox, "-1 hour"),
+        "claimed": claimed(inbox, left="1 minute"),
+        "dead": late(inbox, status="dead_letter", attempts=5),
+    }
+    inbox.rows("update holdfast.inbox set expires_at = now() where id = %s", others["claimed"])
+    before = {name: inbox.status(id) for name, id in others.items()}
+    assert (await house.round())["expire"] == len(ids)
+    rows = {name: inbox.job(id) for name, id in ids.items()}
+    assert {row["status"] for row in rows.values()} == {"expired"}
+    assert {name: row["attempts"] for name, row in rows.items() if row["attempts"]} == {"retry": 2}
+    assert rows["retry"]["last_error"].endswith("; last error: ValueError: no")
+    assert rows["retry"]["errors"] == [{}, {}]
+    assert rows["paused"]["last_error"].startswith("not started by 20") and rows["paused"]["finished_at"] is not None
+    assert inbox.one("select expires_at > now() from holdfast.dedupe"), "its key is remembered"
+    assert {name: inbox.status(id) for name, id in others.items()} == before
+
+
+async def test_the_next_of_an_ordered_key_goes_on_when_its_head_has_expired(inbox: Inbox, house: Housekeeper) -> None:
+    late(inbox, ordered=True, payload='{"type": "nobody knows"}')
+    late(inbox, ordered=True, status="blocked")
+    following = put(inbox, ordered=True, status="blocked")
+    last = put(inbox, ordered=True, status="blocked")
+    behind = late(inbox, ordered=True, status="blocked", partition_key="other")
+    running = claimed(inbox, left="1 minute", ordered=True, partition_key="other")
+    waiting = put(inbox, ordered=True, status="blocked", partition_key="other")
+    did = await house.round()
+    assert (did["expire"], did["unblock"]) == (3, 0), "it unblocks them itself"
+    assert [inbox.status(id) for id in (following, last)] == ["pending", "blocked"]
+    assert [inbox.status(id) for id in (behind, running, waiting)] == ["expired", "processing", "blocked"]
+
+
+async def test_a_locked_row_that_has_expired_is_passed_over_and_met_again(inbox: Inbox, house: Housekeeper) -> None:
+    free, locked = late(inbox), late(inbox)
+    async with await psycopg.AsyncConnection.connect(direct(inbox.url)) as claimer:
+        await claimer.execute("select from holdfast.inbox where id = %s for update", [locked])
+        assert (await house.round())["expire"] == 1
+        assert [inbox.status(id) for id in (free, locked)] == ["expired", "pending"]
+    assert (await house.round())["expire"] == 1
+    assert inbox.status(locked) == "expired"
+
+
+async def test_a_backlog_that_expires_at_once_ends_in_batches(
+    inbox: Inbox, house: Housekeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chores, "BATCH", 100)
+    late(inbox)
+    inbox.rows(
+        "insert into holdfast.inbox (partition_key, partition_bucket, payload, expires_at)"
+        " select 'k', 1, '{\"type\": \"t\"}', now() from generate_series(1, 449)"
+    )
+    assert (await house.round())["expire"] == 450
+    assert inbox.one("select count(*) from holdfast.archive where status = 'expired'") == 450
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_what_expired_long_ago_is_left_to_claims_and_to_whole_runs(
+    inbox: Inbox, house: Housekeeper, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    """A run that starts at the beginning walks over all that has ended since the last vacuum."""
+    first = late(inbox, "1 day")
+    assert (await house.round())["expire"] == 1, "the first run is a whole one"
+    monkeypatch.setattr(chores, "WHOLE_EXPIRIES", float(whole))
+    retry, fresh = late(inbox, "1 day"), late(inbox)
+    await house.round()
+    assert [inbox.status(id) for id in (first, fresh)] == ["expired", "expired"]
+    assert inbox.status(retry) == ("expired" if whole else "pending")
+
+
+async def test_what_expired_is_logged_by_kind_and_queue(
+    inbox: Inbox, keep: Keep, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        late(inbox)
+    alone = late(inbox, queue="mail", payload='{"type": "send"}')
+    await keep(occurrences=Occurrences(LogLines())).round()
+    lines = sorted(record.message for record in caplog.records if record.levelname == "WARNING")
+    assert len(lines) == 2
+    assert lines[0].startswith("3 jobs of t on queue default expired: they were not started in time (first: ")
+    assert lines[1] == f"send {alone} on queue mail expired: it was not started in time"
+
+
 async def test_silent_workers_are_called_dead_and_long_dead_ones_forgotten(inbox: Inbox, house: Housekeeper) -> None:
     for name, status, silent in (
         ("quiet", "alive", "2 minutes"), ("stuck", "draining", "2 minutes"), ("lively", "alive", "10 seconds"),
@@ -200,16 +305,37 @@ async def test_silent_workers_are_called_dead_and_long_dead_ones_forgotten(inbox
 async def test_partitions_are_made_ahead_and_dropped_by_retention(inbox: Inbox, house: Housekeeper) -> None:
     today = inbox.one("select to_char(now() at time zone 'UTC', 'YYYYMMDD')")
     ahead = inbox.one("select to_char(now() at time zone 'UTC' + interval '7 days', 'YYYYMMDD')")
+    inbox.rows("select holdfast.make_event_partitions(6)")
     inbox.rows(f"drop table holdfast.archive_{ahead}")
     inbox.rows(
         "create table holdfast.archive_20200101 partition of holdfast.archive"
         " for values from ('2020-01-01Z') to ('2020-01-02Z')"
     )
+    inbox.rows(
+        "create table holdfast.events_20200101 partition of holdfast.events"
+        " for values from ('2020-01-01Z') to ('2020-01-02Z')"
+    )
     did = await house.round()
-    assert (did["partitions"], did["retention"]) == (1, 1)
-    tables = {row["relname"] for row in inbox.rows("select relname from pg_class where relname ~ '^archive_\\d+$'")}
-    assert {f"archive_{today}", f"archive_{ahead}"} <= tables
-    assert "archive_20200101" not in tables
+    assert (did["partitions"], did["retention"]) == (2, 2)
+    tables = {row["relname"] for row in inbox.rows("select relname from pg_class where relname ~ '_\\d{8}$'")}
+    assert {f"archive_{today}", f"archive_{ahead}", f"events_{today}", f"events_{ahead}"} <= tables
+    assert not tables & {"archive_20200101", "events_20200101"}
+
+
+async def test_retention_keeps_what_a_task_says(inbox: Inbox, house: Housekeeper) -> None:
+    inbox.rows("insert into holdfast.keep_classes values (60, now() - interval '1 year', now())")
+    made = [
+        inbox.one(
+            "select d.day::date::text from (select date_trunc('day', now() at time zone 'UTC') - %s::interval as day) d"
+            " where holdfast.make_partition(d.day::date, d.day at time zone 'UTC')", ago,
+        )
+        for ago in ("40 days", "70 days")
+    ]  # fmt: skip
+    assert (await house.round())["retention"] == 2, "the rest of one day, and all of the other"
+    left = {row["name"] for row in inbox.rows("select relid::text as name from pg_partition_tree('holdfast.archive')")}
+    names = [f"holdfast.archive_{day.replace('-', '')}" for day in made]
+    assert {names[0], f"{names[0]}_60d"} <= left
+    assert not {f"{names[0]}_rest", names[1], f"{names[1]}_60d"} & left
 
 
 async def test_retention_gives_way_to_a_reader_and_comes_back(inbox: Inbox, house: Housekeeper) -> None:

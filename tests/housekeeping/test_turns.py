@@ -204,7 +204,7 @@ async def test_who_falls_silent_in_the_middle_of_a_chore_loses_its_turn(inbox: I
             await asyncio.Event().wait()
         return Done(7)
 
-    silent, other = (keep(AT_ONCE, 0, [Chore("silent", 0, silent_at_first)], idle=0.3) for _ in range(2))
+    silent, other = (keep(AT_ONCE, 0, [Chore("silent", 0, silent_at_first)], idle=3) for _ in range(2))
     first = asyncio.create_task(silent.round())
     while not turns:
         await asyncio.sleep(0.001)

@@ -107,14 +107,14 @@ async def test_unknown_kinds_and_versions_stay_pending_and_cost_nothing(one: Ses
 
 async def test_a_paused_queue_rests_until_it_is_resumed(one: Session) -> None:
     (paused,), (other,) = await one.add(queue="a"), await one.add(queue="b")
-    await one.run("queues", "pause", "a")
+    await one.run("queues", "pause", "a", "ann")
     *rows, last = await one.claim_rows("w1", 25, queues=["a", "b"])
     assert about(last["about"]).paused == ["a"]
     assert [row["id"] for row in rows] == [other]
     before = await one.connection.fetchval("select paused_at from holdfast.queues")
-    await one.run("queues", "pause", "a")
+    await one.run("queues", "pause", "a", "ann")
     assert await one.connection.fetchval("select paused_at from holdfast.queues") == before
-    await one.run("queues", "resume", "a")
+    await one.run("queues", "resume", "a", "ann")
     assert [claim.id for claim in await one.claim(queues=["a", "b"])] == [paused]
 
 
@@ -153,7 +153,7 @@ async def test_suspects_are_reported_only_to_who_can_run_them(one: Session, obst
         attempts=5 if obstacle == "exhausted" else 0,
     )
     if obstacle == "paused":
-        await one.run("queues", "pause", "default")
+        await one.run("queues", "pause", "default", "ann")
     (last,) = await one.claim_rows("w1", 25, rescan=True)
     assert about(last["about"]).suspects is False
     assert await one.claim_suspect() is None
@@ -162,7 +162,7 @@ async def test_suspects_are_reported_only_to_who_can_run_them(one: Session, obst
 async def test_a_cancelled_row_says_so_when_it_is_claimed_again(one: Session) -> None:
     (id,) = await one.add()
     (claim,) = await one.claim()
-    await one.inbox("cancel", id, "enough")
+    await one.inbox("cancel", id, "enough", "ann")
     await one.inbox("hand_back", [id], [claim.generation], "w1")
     await move_clock(one.connection, 1)
     (again,) = await one.claim()

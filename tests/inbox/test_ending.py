@@ -164,7 +164,7 @@ async def test_a_cancelled_job_whose_attempt_fails_ends_as_cancelled(
     """Nobody wants another attempt of it, nor a dead letter."""
     ids = await one.add(3, max_attempts=max_attempts)
     claims = await one.claim()
-    await one.inbox("cancel", ids[1], "enough")
+    await one.inbox("cancel", ids[1], "enough", "ann")
     report = await end(one, claims, AttemptFailed("Boom", "it broke", crashed=crashed))
     last = max_attempts == 1
     assert (report.retried, len(report.dead), report.cancelled) == ((0, 2, 1) if last else (2, 0, 1))
@@ -368,7 +368,7 @@ async def test_locked_rows_are_skipped_without_waiting(one: Session, two: Sessio
         "hand_back": (ids, generations, "w1"),
         "hand_back_worker": ("w1", []),
         "renew": (ids, generations, "w1", 90.0),
-        "revive": (ids,),
+        "revive": (ids, "ann"),
     }
     async with two.connection.transaction():
         await two.connection.execute("select from holdfast.inbox where id = $1 for update", ids[1])

@@ -275,20 +275,20 @@ async def test_a_paused_queue_loses_nothing(one: Session, producer: Connection, 
     await settle(claimer)
     async with producer.transaction():
         late = await enqueue(producer)
-        await one.run("queues", "pause", "a")
+        await one.run("queues", "pause", "a", "ann")
         during = await enqueue(one.connection)
         assert await claimed(claimer, rescan=True) == set()
     assert await claimed(claimer, rescan=True) == set()
-    await one.run("queues", "resume", "a")
+    await one.run("queues", "resume", "a", "ann")
     assert await claimed(claimer) == {late, during}
 
 
 async def test_a_late_commit_during_and_after_a_pause(one: Session, producer: Connection, claimer: FreeCourse) -> None:
-    await one.run("queues", "pause", "a")
+    await one.run("queues", "pause", "a", "ann")
     await settle(claimer)
     async with producer.transaction():
         late = await enqueue(producer)
-        await one.run("queues", "resume", "a")
+        await one.run("queues", "resume", "a", "ann")
         after = await enqueue(one.connection)
         assert await claimed(claimer) == {after}
     assert await claimed(claimer, rescan=True) == {late}

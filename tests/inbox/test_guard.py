@@ -16,7 +16,9 @@ Arguments = Callable[[UUID, int, int, str], tuple[Any, ...]]
 """Of id, generation, fence and worker."""
 
 WORKERS_STATEMENTS: dict[str, Arguments] = {
-    "complete": lambda id, generation, fence, worker: ([id], [generation], ["1"], [None], [None], worker),
+    "complete": lambda id, generation, fence, worker: ([id], [generation], ["1"], [None], [None], worker, []),
+    "drop": lambda id, generation, fence, worker: ([id], [generation], worker),
+    "expire": lambda id, generation, fence, worker: ([id], [generation], worker),
     "fail": lambda id, generation, fence, worker: ([id], [generation], ["e"], ["{}"], [None], [False], [False], worker),
     "snooze": lambda id, generation, fence, worker: ([id], [generation], [1.0], [True], worker),
     "hand_back": lambda id, generation, fence, worker: ([id], [generation], worker),
@@ -35,6 +37,7 @@ OTHERS = {
     "blocked": "reads",
     "held": "reads",
     "confirm": "reads",
+    "gone": "reads",
     "cancelled": "reads",
     "left": "reads",
     "outcomes": "reads",
@@ -90,7 +93,7 @@ async def test_a_stale_fence_changes_nothing(one: Session, statement: str) -> No
         assert await one.snapshot() == before, staleness
         if statement == "once_enter":
             assert rows[0]["held"] is False, staleness
-        elif statement == "complete":
+        elif statement in ("complete", "drop"):
             assert [*rows[0]] == [0, 0, []], staleness
         else:
             assert rows == [], staleness
@@ -113,7 +116,7 @@ async def test_a_row_that_is_not_processing_is_left_alone(one: Session, statemen
 async def test_a_row_that_is_gone_stays_gone(one: Session, statement: str) -> None:
     (id,) = await one.add()
     (claim,) = await one.claim("w1")
-    await one.inbox("complete", [id], [claim.generation], ["1"], [None], [None], "w1")
+    await one.inbox("complete", [id], [claim.generation], ["1"], [None], [None], "w1", [])
     before = await one.snapshot()
     await one.inbox(statement, *WORKERS_STATEMENTS[statement](id, claim.generation, claim.fence, "w1"))
     assert await one.snapshot() == before

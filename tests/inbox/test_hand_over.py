@@ -109,3 +109,18 @@ async def test_a_key_that_falls_vacant_while_a_claim_passes_its_next_row_is_not_
         await other.close()
     assert ((await passing).claims, here.vacated) == ([], 1)
     assert [claim.id for claim in await here.hand_over(link, 25)] == [second]
+
+
+async def test_only_if_others_have_all_keys_locked_the_next_hand_over_waits(one: Session, link: Link) -> None:
+    for key in ("k", "l"):
+        await one.add(2, key=key, ordered=True)
+    here = course(link)
+    await claim_and_end(one, here)
+    async with one.connection.transaction():
+        await one.connection.execute("select pg_advisory_xact_lock(holdfast.key_lock('default', 'k'))")
+        assert [claim.key for claim in await here.hand_over(link, 25)] == ["l"]
+        assert (here.vacated, here.locked_out) == (1, False)
+        assert await here.hand_over(link, 25) == []
+        assert (here.vacated, here.locked_out) == (1, True)
+    assert [claim.key for claim in await here.hand_over(link, 25)] == ["k"]
+    assert (here.vacated, here.locked_out) == (0, False)

@@ -4,11 +4,11 @@ import asyncio
 
 import asyncpg
 import pytest
+from tests.support.databases import new_server
 from tests.support.inbox import JOB, session
 
 from holdfast.db.database import Database
 from holdfast.db.link import Link
-from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import Contended
 from holdfast.inbox.claim import Known
 from holdfast.inbox.guarded import KEYS, GuardedCourse
@@ -29,7 +29,7 @@ async def use_up(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
 
 async def test_claims_lock_fewer_keys_when_the_lock_table_is_full() -> None:
     settings: dict[str, str | int] = {"max_locks_per_transaction": 10, "max_connections": 10, "max_worker_processes": 0}
-    with EmbeddedPostgres(settings=settings) as server:
+    with new_server(settings) as server:
         database = Database(server.url)
         await migrate(database)
         async with session(server.url) as one:

@@ -16,24 +16,24 @@ from holdfast.model.report import Report
 
 async def test_cancelling_a_waiting_job_ends_it_at_once(one: Session) -> None:
     id = await one.connection.fetchval("select holdfast.enqueue('job', delay => '1 hour', idempotency_key => 'k')")
-    (row,) = await one.inbox("cancel", id, "not needed")
+    (row,) = await one.inbox("cancel", id, "not needed", "ann")
     assert row["status"] == "cancelled"
     kept = await one.archived(id)
     assert kept is not None
     assert (kept["status"], kept["last_error"], kept["attempts"]) == ("cancelled", "not needed", 0)
     assert kept["cancel_requested_at"] is not None
     assert await one.connection.fetchval("select expires_at is not null from holdfast.dedupe")
-    assert await one.inbox("cancel", id, "again") == []
+    assert await one.inbox("cancel", id, "again", "ann") == []
 
 
 async def test_cancelling_a_running_job_tells_it_once(one: Session) -> None:
     (id,) = await one.add()
     await one.claim()
-    (row,) = await one.inbox("cancel", id, "enough")
+    (row,) = await one.inbox("cancel", id, "enough", "ann")
     assert row["status"] == "processing"
     first = (await one.row(id))["cancel_requested_at"]
     assert first is not None
-    await one.inbox("cancel", id, "enough")
+    await one.inbox("cancel", id, "enough", "ann")
     after = await one.row(id)
     assert (after["cancel_requested_at"], after["status"], after["claimed_by"]) == (first, "processing", "w1")
 
@@ -42,7 +42,7 @@ async def test_cancelling_a_dead_letter_leaves_it(one: Session) -> None:
     (id,) = await one.add()
     await one.connection.execute("update holdfast.inbox set status = 'dead_letter'")
     before = await one.row(id)
-    (row,) = await one.inbox("cancel", id, "enough")
+    (row,) = await one.inbox("cancel", id, "enough", "ann")
     assert row["status"] == "dead_letter"
     assert await one.row(id) == before
 
@@ -55,9 +55,9 @@ async def test_cancel_against_complete(one: Session, two: Session, first: str) -
     async with two.connection.transaction():
         if first == "complete":
             await ending.write(two, [(claim, Completed())])
-            waiting: asyncio.Task[object] = asyncio.create_task(one.inbox("cancel", id, "enough"))
+            waiting: asyncio.Task[object] = asyncio.create_task(one.inbox("cancel", id, "enough", "ann"))
         else:
-            (told,) = await two.inbox("cancel", id, "enough")
+            (told,) = await two.inbox("cancel", id, "enough", "ann")
             assert told["status"] == "processing"
             waiting = asyncio.create_task(ending.write(one, [(claim, Completed())]))
         await until_waiting(two.connection, one.pid)
@@ -84,7 +84,7 @@ async def test_cancel_judges_the_row_as_it_is_after_the_wait(one: Session, two: 
             await two.claim("w1")
         else:
             await two.inbox("hand_back", [id], [1], "w1")
-        waiting = asyncio.create_task(one.inbox("cancel", id, "enough"))
+        waiting = asyncio.create_task(one.inbox("cancel", id, "enough", "ann"))
         await until_waiting(two.connection, one.pid)
     (row,) = await waiting
     if becomes == "claimed":
@@ -101,7 +101,7 @@ async def test_revive_gives_all_attempts_back_and_the_next_claim_raises_the_gene
     await ending.write(one, [(claim, AttemptFailed("Boom", "once", crashed=True))])
     dead = await one.row(id)
     assert dead["status"] == "dead_letter"
-    assert [row[0] for row in await one.inbox("revive", [id])] == [id]
+    assert [row[0] for row in await one.inbox("revive", [id], "ann")] == [id]
     row = await one.row(id)
     assert (row["status"], row["attempts"], row["crashes"], row["dead_at"]) == ("pending", 0, 0, None)
     assert (row["lease_generation"], row["payload"], row["last_error"]) == (1, dead["payload"], "Boom: once")
@@ -121,11 +121,11 @@ async def test_revive_with_rows_in_flight_touches_only_dead_letters(one: Session
     held = {id: await one.row(id) for id in ids[2:]}
     async with two.connection.transaction():
         await ending.write(two, [(claims[ids[2]], Completed())])
-        revived = {row[0] for row in await one.inbox("revive", ids)}
+        revived = {row[0] for row in await one.inbox("revive", ids, "ann")}
     assert revived == set(ids[:2])
     assert {id: await one.row(id) for id in ids[3:]} == {id: held[id] for id in ids[3:]}
     assert await one.archived(ids[2]) is not None
-    assert await one.inbox("revive", ids) == []
+    assert await one.inbox("revive", ids, "ann") == []
     report = await ending.write(one, [(claims[ids[3]], Completed())])
     assert report.completed == 1
 
@@ -134,8 +134,8 @@ async def test_two_operators_revive_each_row_once(one: Session, two: Session) ->
     ids = await one.add(3)
     await one.connection.execute("update holdfast.inbox set status = 'dead_letter'")
     async with one.connection.transaction():
-        first = await one.inbox("revive", ids[:2])
-        second = await two.inbox("revive", ids)
+        first = await one.inbox("revive", ids[:2], "ann")
+        second = await two.inbox("revive", ids, "ann")
     assert sorted(row[0] for row in [*first, *second]) == sorted(ids)
 
 
@@ -156,7 +156,7 @@ async def test_a_discarded_dead_letter_is_archived_with_its_evidence(one: Sessio
     (claim,) = await one.claim("w1")
     await ending.write(one, [(claim, AttemptFailed("Boom", "no", "where"))])
     dead = dict(await one.row(id))
-    assert [row["id"] for row in await one.inbox("discard", [id])] == [id]
+    assert [row["id"] for row in await one.inbox("discard", [id], "ann")] == [id]
     kept = await one.archived(id)
     assert kept is not None
     assert (kept["status"], kept["last_error"], kept["result"]) == ("discarded", "Boom: no", None)
@@ -166,15 +166,15 @@ async def test_a_discarded_dead_letter_is_archived_with_its_evidence(one: Sessio
     assert len(same) > 20
     assert {name: kept[name] for name in same} == {name: dead[name] for name in same}
     assert await one.connection.fetchval("select expires_at is not null from holdfast.dedupe where key = 'k'")
-    assert await one.inbox("discard", [id]) == []
+    assert await one.inbox("discard", [id], "ann") == []
 
 
 async def test_discard_touches_only_dead_letters_that_nobody_revives(one: Session, two: Session) -> None:
     dead = await dead_letters(one, 3)
     (pending,) = await one.add()
     async with two.connection.transaction():
-        await two.inbox("revive", dead[:1])
-        found = {row["id"] for row in await one.inbox("discard", [pending, *dead, *dead, uuid4()])}
+        await two.inbox("revive", dead[:1], "ann")
+        found = {row["id"] for row in await one.inbox("discard", [pending, *dead, *dead, uuid4()], "ann")}
     assert found == set(dead[1:])
     assert (await one.row(dead[0]))["status"] == "pending"
     assert (await one.row(pending))["status"] == "pending"
@@ -190,7 +190,9 @@ async def test_a_job_that_waits_runs_now(one: Session) -> None:
     )
     await one.connection.execute("update holdfast.inbox set status = 'processing' where id = $1", running)
     before = await one.connection.fetchval("select clock_timestamp()")
-    found = {row["id"] for row in await one.inbox("run_now", [ordered, running, due, retrying, scheduled, scheduled])}
+    found = {
+        row["id"] for row in await one.inbox("run_now", [ordered, running, due, retrying, scheduled, scheduled], "ann")
+    }
     assert found == {scheduled, retrying, ordered}
     for id in found:
         row = await one.row(id)
@@ -205,7 +207,7 @@ async def test_a_job_that_runs_now_has_a_time_after_its_transaction_drew_its_num
     (id,) = await one.add(due=3600)
     async with two.connection.transaction():
         await two.connection.execute("select from holdfast.inbox where id = $1 for update", id)
-        waiting = asyncio.create_task(one.inbox("run_now", [id]))
+        waiting = asyncio.create_task(one.inbox("run_now", [id], "ann"))
         await until_waiting(two.connection, one.pid)
         free = await two.connection.fetchval("select clock_timestamp()")
     assert len(await waiting) == 1

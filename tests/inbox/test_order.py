@@ -224,12 +224,12 @@ async def test_a_suspect_keeps_its_place_in_the_key(one: Session) -> None:
 async def test_a_paused_queue_keeps_its_rows(one: Session) -> None:
     _head, following = await add(one, 2)
     (claim,) = await one.claim_guarded()
-    await one.run("queues", "pause", "default")
+    await one.run("queues", "pause", "default", "ann")
     await end(one, claim, Completed())
     assert await one.claim_guarded(vacated=[KEY]) == []
     assert (await one.row(following))["status"] == "pending"
     assert await one.claim_guarded() == []
-    await one.run("queues", "resume", "default")
+    await one.run("queues", "resume", "default", "ann")
     await move_clock(one.connection, 1)
     assert [claim.id for claim in await one.claim_guarded()] == [following]
 

@@ -49,7 +49,7 @@ async def test_renewed_lost_and_merely_locked_are_told_apart(one: Session, two: 
 async def test_held_says_what_is_held_and_cancelled(one: Session) -> None:
     ids = await one.add(3)
     await one.claim("w1")
-    await one.inbox("cancel", ids[1], "enough")
+    await one.inbox("cancel", ids[1], "enough", "ann")
     rows = await one.inbox("held", ids, [1, 1, 2], "w1")
     assert {row["id"]: row["cancelled"] for row in rows} == {ids[0]: False, ids[1]: True}
     assert await one.inbox("held", ids, [1, 1, 1], "w2") == []
@@ -60,7 +60,7 @@ async def test_cancellations_are_told_to_each_worker(one: Session) -> None:
     await one.claim("w1", limit=2)
     await one.claim("w2", limit=2)
     for id in (ids[0], ids[3]):
-        await one.inbox("cancel", id, "enough")
+        await one.inbox("cancel", id, "enough", "ann")
     link = Link(one.database, "keeper")
     assert await cancelled(link, ["w1", "w2"]) == {Hold("w1", ids[0], 1), Hold("w2", ids[3], 1)}
     assert await cancelled(link, ["w1"]) == {Hold("w1", ids[0], 1)}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.keys import BUCKETS, bucket
-from holdfast.model.ring import POINTS, Ring, points
+from holdfast.model.ring import POINTS, Ring, digest, owner_of, points
 
 ALL = range(BUCKETS)
 names = st.text(min_size=1, max_size=40).filter(lambda name: name.isprintable())
@@ -112,3 +112,15 @@ def test_hash_modulo_n_moves_nearly_everything(size: int) -> None:
     ring = mean(len(moved(Ring(fleet[1:]), Ring(fleet))) / BUCKETS for fleet in random_fleets(size + 1, 20))
     assert ring == pytest.approx(1 / (size + 1), rel=0.1)
     assert ring < modulo / 2
+
+
+@given(fleets, st.integers(0, BUCKETS - 1))
+def test_the_owner_of_one_bucket_is_found_without_the_ring(fleet: set[str], number: int) -> None:
+    assert owner_of(frozenset(fleet), number) == Ring(fleet).owner(number)
+    assert owner_of(frozenset(), number) is None
+
+
+def test_equal_views_have_equal_digests() -> None:
+    seen = digest({"mail": ["b", "a"], "files": ["c"]})
+    assert seen == digest({"files": {"c"}, "mail": frozenset("ab")}) > 0
+    assert len({seen, digest({"mail": ["a"]}), digest({"mail": ["a", "b"]}), digest({})}) == 4

@@ -20,7 +20,7 @@ _ROWS = """
     insert into holdfast.inbox (
         partition_key, partition_bucket, queue, priority, payload, status, ordered, owned, attempts, crashes,
         available_at, claimed_by, claimed_at, lease_expires_at, lease_generation, idempotency_key, dead_at,
-        completed_at)
+        completed_at, expires_at)
     select case when not $3::boolean or $2::text = 'processing' then concat($2::text, n)
                 else 'key ' || n % ($1::int / 5 + 1) end,
            n % 1024, case when n % 10 = 0 then 'mail' else 'default' end, 1, '{"type": "job", "note": "some words"}',
@@ -29,7 +29,8 @@ _ROWS = """
            case when $2::text = 'processing' then 'w' || n % 20 end, case when $2::text = 'processing' then now() end,
            case when $2::text = 'processing' then now() + n * interval '1 millisecond' end, 1,
            case when n % 4 = 0 then concat($2::text, $3::boolean, $4::boolean, $5::int, $6::int, n) end,
-           case when $2::text = 'dead_letter' then now() end, case when $2::text = 'completed' then now() end
+           case when $2::text = 'dead_letter' then now() end, case when $2::text = 'completed' then now() end,
+           case when n % 20 = 0 then now() + (n - $1::int / 2) * interval '1 second' end
     from generate_series(1, $1::int) n
 """
 

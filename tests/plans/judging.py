@@ -11,6 +11,7 @@ from holdfast.db.statements import statement
 
 TINY = 20.0
 """Planner's cost up to which a table, a page or two, may be read from end to end if no planner settings forbid it."""
+PARTITION = r"archive_(\d{8}(_\d+d|_rest)?|default)"
 
 
 async def complaints(
@@ -104,12 +105,12 @@ def _scans(plan: Plan) -> Iterator[dict[str, Any]]:
 
 def _table(node: dict[str, Any]) -> str:
     """Partitions go by the name of their table."""
-    return re.sub(r"^archive_(\d+|default)$", "archive", node["Relation Name"])
+    return re.sub(rf"^{PARTITION}$", "archive", node["Relation Name"])
 
 
 def _index(node: dict[str, Any]) -> str:
     """Its index, a partition's by the name of its table's; else how it is read."""
-    return re.sub(r"^archive_(\d+|default)_id_idx$", "idx_archive_id", node.get("Index Name") or node["Node Type"])
+    return re.sub(rf"^{PARTITION}_id_idx$", "idx_archive_id", node.get("Index Name") or node["Node Type"])
 
 
 def _orders(plan: Plan) -> set[tuple[str, ...]]:

@@ -56,6 +56,18 @@ async def test_plans_of_a_thousand_rows(one: Session, migrated_url: str) -> None
 
 
 @pytest.mark.direct
+async def test_plans_of_an_archive_whose_days_have_leaves(one: Session, migrated_url: str) -> None:
+    await one.connection.execute(
+        "insert into holdfast.kinds (kind, version, app, arguments, keep_days) values ('job', 1, 'shop', '{}', 7)"
+    )
+    await one.connection.execute("select holdfast.make_partitions(7)")
+    await filling.fill(one.connection, 1)
+    leaves = "select count(*) from pg_partition_tree('holdfast.archive') where isleaf and relid::text ~ '_(7d|rest)$'"
+    assert await one.connection.fetchval(leaves) == 14
+    await keeps_the_contract(one, migrated_url)
+
+
+@pytest.mark.direct
 async def test_plans_of_an_inbox_that_was_analysed_empty(one: Session, migrated_url: str) -> None:
     await one.connection.execute("analyze")
     await filling.fill(one.connection, 20)

@@ -2,15 +2,19 @@
 
 import inspect
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from datetime import date, timedelta
 from functools import partial
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, Protocol, TypeVar
+from uuid import UUID
 
 import msgspec
 import pydantic
 import pytest
 
-from holdfast import ConfigurationError, Context, Holdfast, InvalidInput, InvalidPayload, TxContext
+from holdfast import ConfigurationError, Context, Fail, Holdfast, InvalidInput, InvalidPayload, Snooze, TxContext
 from holdfast.definitions import Runs
 from holdfast.model.job import Claim
 
@@ -81,6 +85,11 @@ def takes_a_connection(order_id: int, connection: socket.socket) -> None: ...
 def takes_a_function(call: Callable[[], None] | None = None) -> None: ...
 def takes_one_deep_inside(items: list[dict[str, tuple[complex, ...]]]) -> None: ...
 def takes_numbers_as_keys(prices: dict[int, str]) -> None: ...
+def takes_pairs_as_keys(prices: dict[tuple[int, int], str]) -> None: ...
+def takes_flags_as_keys(prices: dict[bool, str]) -> None: ...
+def returns_a_connection(order_id: int) -> socket.socket: ...  # type: ignore[empty-body]
+def returns_one_deep_inside() -> list[dict[str, complex]] | Snooze: ...  # type: ignore[empty-body]
+def returns_numbers_as_keys() -> dict[int, str]: ...  # type: ignore[empty-body]
 def takes_a_field(cents: int = pydantic.Field(gt=0)) -> None: ...
 def takes_two_kinds_of_rules(a: Annotated[int, pydantic.Field(gt=0), msgspec.Meta(lt=9)]) -> None: ...
 
@@ -111,6 +120,14 @@ async def yields_later(order_id: int) -> AsyncIterator[int]:
         (takes_a_function, "call cannot be stored"),
         (takes_one_deep_inside, "items cannot be stored: a complex"),
         (takes_numbers_as_keys, "prices cannot be stored: the keys of JSON objects are text"),
+        (takes_pairs_as_keys, "prices cannot be stored: the keys of JSON objects are text"),
+        (takes_flags_as_keys, "prices cannot be stored: the keys of JSON objects are text"),
+        (
+            returns_a_connection,
+            "its result cannot be stored: a socket cannot be written as JSON; return what is needed",
+        ),
+        (returns_one_deep_inside, "its result cannot be stored: a complex"),
+        (returns_numbers_as_keys, "its result cannot be stored: the keys of JSON objects are text"),
         (takes_a_field, r"cents has a pydantic Field as its default; write Annotated\[…, Field"),
         (takes_two_kinds_of_rules, "a has rules of msgspec and of pydantic"),
         (yields, "yields: a handler must return, and this one yields"),
@@ -125,6 +142,31 @@ async def yields_later(order_id: int) -> AsyncIterator[int]:
 def test_what_cannot_work_is_refused_at_once(hf: Holdfast, function: Any, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         hf.task(function)
+
+
+class Shape(Protocol):
+    sides: int
+
+
+class Names(Counter[str]): ...
+
+
+class Order(pydantic.BaseModel):
+    id: int
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        None, Any, object, NoReturn, int | None, None | Snooze | Fail, dict[str, int] | Snooze, set[bytes], Path, UUID,
+        Shape, Names, Order, list[Order], Mapping[date, int], Annotated[int, pydantic.Field(gt=0)], TypeVar("T"), "int",
+    ],
+)  # fmt: skip
+def test_what_can_be_a_result(hf: Holdfast, result: Any) -> None:
+    def returns() -> None: ...
+
+    returns.__annotations__["return"] = result
+    hf.task(returns)
 
 
 def test_a_task_has_time_to_run(hf: Holdfast) -> None:
@@ -191,3 +233,28 @@ def test_a_context_tells_its_job() -> None:
     context.check()
     with pytest.raises(InvalidInput, match="key: expected 1 to 512 bytes"):
         context.once("x" * 513)
+
+
+@pytest.mark.parametrize("keep", [7, 7.5, True, "a week", "0s", timedelta(0), "-1d", "731d", timedelta(days=1000), ()])
+def test_keep_is_a_duration_or_nothing(hf: Holdfast, keep: Any) -> None:
+    """A number would be seconds, as elsewhere, and look like days."""
+
+    def mark() -> None: ...
+
+    with pytest.raises(InvalidInput, match=r"keep: expected a duration"):
+        hf.task(keep=keep)(mark)
+    assert (hf.task(mark).definition.kept, hf.task(name="other", keep=None)(mark).definition.kept) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("keep", "days"),
+    [
+        ("archive_days", None), (None, 0), ("1ms", 1), ("1d", 1), ("25h", 2), ("4d", 5), ("7d", 7),
+        (timedelta(weeks=1), 7), ("7d1s", 10), ("31d", 45), ("366d", 730), ("730d", 730),
+    ],
+)  # fmt: skip
+def test_keep_is_rounded_up(hf: Holdfast, keep: Any, days: int | None) -> None:
+    def mark() -> None: ...
+
+    definition = hf.task(keep=keep)(mark).definition
+    assert (definition.keep, definition.kept) == (days, keep is not None)

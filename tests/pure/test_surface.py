@@ -6,14 +6,41 @@ import sys
 from pathlib import Path
 
 import holdfast
+from holdfast import testing
 
 NAMES = {
-    "Backoff", "CallNext", "CallNextSync", "Cancelled", "ConfigurationError", "Contended", "Context",
-    "EmbeddedWorker", "EnqueueOptions", "Fail", "Holdfast", "HoldfastError", "IdempotencyConflict", "InvalidInput",
-    "InvalidPayload", "Job", "JobFailed", "JobFilter", "JobState", "LeaseLost", "Limits", "NewJob", "NotFound",
-    "NotInTransaction", "Retry", "ScheduleOptions", "ScheduleState", "SchemaError", "Snooze", "Task", "TaskOptions",
-    "Timeout", "TxContext", "Unreachable", "UnsafeServer", "WorkerOptions", "__version__", "substream",
+    "Backoff", "CallNext", "CallNextSync", "Cancelled", "ChildFailed", "ConfigurationError", "Contended", "Context",
+    "DeadGroup", "Incident",
+    "EmbeddedWorker", "EndpointAttempt", "EndpointState", "EnqueueOptions", "Event", "EventOptions", "EventTask",
+    "Explanation", "Fail", "Finding", "Flow", "HistoryMismatch", "Holdfast", "HoldfastError", "HoldfastWarning",
+    "IdempotencyConflict", "Instance", "InstanceState", "InvalidInput", "InvalidPayload", "Job", "JobFailed",
+    "JobFilter", "JobState", "LeaseLost", "Limits", "NewEndpoint", "NewJob", "NotFound", "NotInTransaction",
+    "OutcomeUnknown", "PublishOptions", "Published", "Reason", "Received", "Receiver", "Recovered", "Rejected",
+    "Retry", "ScheduleOptions", "ScheduleState", "SchemaError", "SignalState", "Signalled", "Sleep", "Snooze",
+    "StartOptions", "Step", "StepContext", "StepFailed", "StepState", "Task", "TaskOptions", "Timeout", "TxContext",
+    "Unreachable", "UnsafeServer", "Wait", "WorkerOptions", "Workflow", "WorkflowOptions", "__version__",
+    "acting_as", "substream",
 }  # fmt: skip
+
+
+TESTING = {
+    "ContextOptions", "DrainLimit", "Drained", "Enqueued", "Expectations", "Fired", "FrozenClock", "MadeContext",
+    "MadeTxContext", "Ran", "assert_enqueued", "assert_enqueued_sync", "assert_not_enqueued",
+    "assert_not_enqueued_sync", "clean", "clean_sync", "die_at", "drain", "drain_sync", "fire_schedules",
+    "fire_schedules_sync", "frozen_clock", "make_context", "run_until_parked", "run_until_parked_sync", "use_database",
+}  # fmt: skip
+
+
+def test_the_public_names_for_tests() -> None:
+    assert set(testing.__all__) == TESTING
+    assert testing.__all__ == sorted(testing.__all__)
+    assert not any(name.lower().startswith("test") for name in TESTING), "pytest would collect it"
+    for name in TESTING:
+        value = getattr(testing, name)
+        assert inspect.getdoc(value), name
+        for member, function in inspect.getmembers(value, inspect.isfunction):
+            if not member.startswith("_") and function.__module__.startswith("holdfast"):
+                assert inspect.getdoc(function), f"{name}.{member}"
 
 
 def test_the_public_names() -> None:
@@ -33,8 +60,10 @@ def test_each_says_what_it_is() -> None:
 def test_errors_are_one_tree() -> None:
     raised = [value for value in vars(holdfast).values() if isinstance(value, type) and issubclass(value, Exception)]
     errors = [
-        value for value in raised if value not in (holdfast.Fail, holdfast.Retry, holdfast.Snooze)
-    ]  # endings, no errors
+        value
+        for value in raised
+        if value not in (holdfast.Fail, holdfast.Retry, holdfast.Snooze, holdfast.HoldfastWarning)
+    ]  # endings and a warning, no errors
     assert all(issubclass(error, holdfast.HoldfastError) for error in errors)
     assert issubclass(holdfast.InvalidInput, ValueError)
     drawn = sys.modules["holdfast.errors"].__doc__ or ""
@@ -48,5 +77,6 @@ def test_nobody_has_to_have_the_other_libraries() -> None:
     found = subprocess.run(
         [sys.executable, "-c", "import sys, holdfast; print(*sys.modules)"], capture_output=True, text=True, check=True
     )
+    assert "holdfast.testing" not in found.stdout.split()
     modules = {name.partition(".")[0] for name in found.stdout.split()}
-    assert not modules & {"psycopg", "sqlalchemy", "django", "uvloop", "click"}
+    assert not modules & {"psycopg", "sqlalchemy", "django", "uvloop", "click", "opentelemetry"}

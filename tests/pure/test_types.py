@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
-from holdfast import Context, Holdfast, TxContext
+from holdfast import Context, Fail, Flow, Holdfast, Sleep, Step, TxContext
 
 hf = Holdfast()
 
@@ -111,6 +111,43 @@ def at_once(pg: psycopg.Connection[TupleRow], session: Session, connection: Conn
     reveal_type(told.on(session).enqueue_many([{"order_id": 1}]))  #> list[holdfast.job.Job]
     reveal_type(hf.on(session).enqueue_many([plain.job(1)]))  #> list[holdfast.job.Job]
     told.on(session).enqueue()  #> Missing positional argument "order_id"
+
+
+# Workflows: started with what follows the flow, and results of their type
+@hf.workflow(version=2, queue="orders")
+async def checkout(flow: Flow, order_id: int) -> str:
+    return ""
+
+
+@hf.workflow
+async def refused(flow: Flow) -> int | Fail:
+    return Fail("no")
+
+
+@checkout.version(1)
+async def checkout_1(flow: Flow, order: str) -> str:
+    return order
+
+
+async def starting(pg: "asyncpg.Connection[asyncpg.Record]") -> None:
+    reveal_type(await checkout.options(id="a").start(order_id=1))  #> holdfast.workflows.Instance[str]
+    reveal_type(await (await checkout.start(1)).result(timeout="1s"))  #> str
+    reveal_type(await (await refused.start()).result())  #> int
+    reveal_type(checkout.start_sync(1).id)  #> str
+    reveal_type(await checkout.start_many([{"order_id": 1}], ids=["a"]))  #> list[holdfast.workflows.Instance[str]]
+    reveal_type(await checkout.on(pg, id="a").start(order_id=1))  #> holdfast.workflows.Instance[str]
+    await checkout.start("1")  #> incompatible type "str"; expected "int"
+    await checkout.start()  #> Missing positional argument "order_id"
+    await checkout.options(idempotency_key="a").start(1)  #> Unexpected keyword argument "idempotency_key"
+    await hf.enqueue_many([checkout.job(1)])
+    reveal_type(await hf.on(pg).signal("a", "shipped", {"carrier": "DHL"}))  #> holdfast.instances.Signalled
+    table = hf.table("t", 1, [Step("plain", plain, "nap"), Sleep("nap", "1d")])
+    reveal_type(table)  #> holdfast.workflows.Workflow[..., Any]
+
+
+def starting_at_once(pg: psycopg.Connection[TupleRow]) -> None:
+    reveal_type(checkout.on(pg, id="a").start(1))  #> holdfast.workflows.Instance[str]
+    reveal_type(hf.on(pg).signal("a", "shipped"))  #> holdfast.instances.Signalled
 
 
 @told.upcast(from_version=1)

@@ -1,13 +1,17 @@
 """Slots: right across every change of the clocks of ten years in forty zones, by an oracle that shares nothing."""
 
+import zoneinfo
 from datetime import UTC, datetime, timedelta
+from importlib import metadata
 from itertools import takewhile
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from tests.schedules.oracle import Clocks, Expression, changes
 
 from holdfast import InvalidInput
+from holdfast.schedules import zones
 from holdfast.schedules.timing import ALIASES, Cron, Every, Timing, timing
 
 YEARS = (2024, 2033)
@@ -175,3 +179,13 @@ def test_every_in_words(given: str, words: str) -> None:
 
 def at(text: str) -> datetime:
     return datetime.fromisoformat(f"{text}+00:00")
+
+
+def test_the_release_of_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zoneinfo, "TZPATH", ())
+    assert zones.release() == f"{metadata.version('tzdata')}, from the package tzdata"
+    monkeypatch.setattr(zoneinfo, "TZPATH", (str(tmp_path / "none"), str(tmp_path)))
+    (tmp_path / "UTC").write_bytes(b"TZif")
+    assert zones.release() == f"unknown, from {tmp_path}"
+    (tmp_path / "tzdata.zi").write_text("# version 2026a\n# ddeps backzone zone.tab\n")
+    assert zones.release() == f"2026a, from {tmp_path}"

@@ -12,7 +12,7 @@ RELATIONS = """
     select c.oid, c.relname, c.relkind::text, coalesce(array_to_string(c.reloptions, ', '), ''),
         coalesce(pg_get_partkeydef(c.oid), ''), coalesce(pg_get_expr(c.relpartbound, c.oid), '')
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = %(schema)s and c.relkind in ('r', 'p', 'v', 'S') and c.relname !~ '^archive_[0-9]{8}$'
+    where n.nspname = %(schema)s and c.relkind in ('r', 'p', 'v', 'S') and c.relname !~ '^archive_[0-9]{8}(_|$)'
       and not exists (select from pg_depend d where d.objid = c.oid and d.deptype = 'i' and c.relkind = 'S')
     order by c.relname collate "C" """
 

@@ -25,7 +25,21 @@ from holdfast.db.statements import statement
 from holdfast.schema.functions import functions
 from holdfast.schema.migrate import migrations
 
-ROOMS = ("inbox", "queues", "schedules", "housekeeping", "ownership", "worker/waking", "views", "measure")
+ROOMS = (
+    "inbox",
+    "queues",
+    "schedules",
+    "housekeeping",
+    "ownership",
+    "webhooks",
+    "receiving",
+    "workflow",
+    "worker/waking",
+    "views",
+    "metrics",
+    "measure",
+    "testing",
+)
 OF_ONE_SERVER = {("measure", "checkpoints"), ("measure", "checkpoints_before_17")}
 """A column of a system view each, which other versions of the server do not have."""
 STATEMENTS = sorted(
@@ -260,7 +274,7 @@ async def test_a_worker_runs_nothing_of_another(worker: Session) -> None:
     )
     begin = datetime(2025, 1, 1, tzinfo=UTC), UUID(int=0)
     await worker.run("housekeeping", "sweep", *begin, datetime.now(UTC), 10)
-    await worker.inbox("complete", [one.id for one in done], [1, 1], [], [], [], "w1")
+    await worker.inbox("complete", [one.id for one in done], [1, 1], [], [], [], "w1", [])
     waiting = await worker.connection.fetch(
         "select i.id from holdfast.inbox i where i.errors is not null and i.available_at > holdfast.clock()"
     )

@@ -6,8 +6,11 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.support.pooler import direct
+from tests.support.pooler import database_at, direct
 from tests.support.waiting import until_blocked
+
+from holdfast.db.link import Link
+from holdfast.errors import Contended
 
 PARTITIONS = """
     select c.relname, pg_get_expr(c.relpartbound, c.oid) as bounds
@@ -63,6 +66,34 @@ async def test_days_are_made_ahead_once(connection: Any) -> None:
     assert await connection.fetchval("select holdfast.make_partitions(3)") == 0
     assert await names(connection) == ["19960227", "19960228", "19960229", "19960301", "default"]
     assert await connection.fetchval("select holdfast.make_partitions(4)") == 1
+
+
+async def test_a_job_that_ends_while_its_day_is_made_is_written_again(connection: Any, migrated_url: str) -> None:
+    """Its row was on the way to the default partition, which may not take it any more."""
+    observer, link = await asyncpg.connect(direct(migrated_url)), Link(database_at(migrated_url), "test")
+    id = await connection.fetchval("select holdfast.enqueue('job')")
+    claimed = "update holdfast.inbox set status = 'processing', claimed_by = 'w', lease_generation = 1 where id = $1"
+    await connection.execute(claimed, id)
+
+    async def complete() -> list[Any]:
+        return await link.run("inbox", "complete", [id], [1], [None], [None], [None], "w", [None])
+
+    try:
+        making = connection.transaction()
+        await making.start()
+        assert await connection.fetchval("select holdfast.make_partitions(3)") == 4
+        ending = asyncio.create_task(complete())
+        await until_blocked(observer)
+        await making.commit()
+        with pytest.raises(Contended, match="partition constraint"):
+            await ending
+        assert (await complete())[0]["completed"] == 1
+        assert await connection.fetchval("select tableoid::regclass::text from holdfast.archive") != (
+            "holdfast.archive_default"
+        )
+    finally:
+        await observer.close()
+        await link.close()
 
 
 async def test_two_that_make_the_same_days_do_not_fail(connection: Any, migrated_url: str) -> None:

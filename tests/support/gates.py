@@ -8,11 +8,11 @@ from tests.support.pooler import direct
 
 
 @asynccontextmanager
-async def gate(url: str) -> AsyncIterator[None]:
-    """Closed until the end of the block."""
+async def gate(url: str) -> AsyncIterator[Session]:
+    """Closed until the end of the block. Its session can watch who waits."""
     async with session(direct(url)) as keeper:
         await keeper.connection.execute("select pg_advisory_lock(1)")
-        yield
+        yield keeper
         await keeper.connection.execute("select pg_advisory_unlock(1)")
 
 

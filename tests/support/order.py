@@ -301,7 +301,7 @@ async def _produce(world: World, url: str, transactions: Sequence[Transaction]) 
             await _transact(world, connection, planned, mine)
             await asyncio.sleep(planned.pause_ms / 1000)
             if planned.cancels and mine:
-                await connection.fetch(world.database.sql("inbox", "cancel"), mine.pop(0), "cancelled")
+                await connection.fetch(world.database.sql("inbox", "cancel"), mine.pop(0), "cancelled", None)
 
 
 async def _transact(world: World, connection: Connection, planned: Transaction, mine: list[UUID]) -> None:

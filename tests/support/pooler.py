@@ -16,8 +16,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from holdfast.db.database import Database
 from holdfast.embedded.account import server_account
+from holdfast.embedded.cluster import free_port, parent_folder_for
 from holdfast.embedded.reaper import Reaper
-from holdfast.embedded.server import _free_port, _parent_folder
 
 SESSIONS = 20
 """How many sessions of the server the clients of one database share."""
@@ -80,11 +80,11 @@ def through_pooler(url: str) -> Iterator[str]:
 def _running(url: str) -> Iterator[int]:
     """The port of a PgBouncer in front of this server. It runs as whoever may run a server, and ends with us."""
     account = server_account()
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-pooler-", dir=_parent_folder(account)))
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-pooler-", dir=parent_folder_for(account)))
     log = os.open(folder / "log", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
     reaper = Reaper(folder, account, log)
     try:
-        port = _free_port()
+        port = free_port()
         _configure(folder, url, port)
         if account.switch:
             for path in (folder / "users", folder / "ini", folder):

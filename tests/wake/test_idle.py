@@ -1,19 +1,17 @@
 """What a fleet costs that has nothing to do."""
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.databases import SETTINGS, wants_old_postgres
+from tests.support.databases import SETTINGS, new_server
 from tests.support.waiting import wait_until
 from tests.support.workers import Fleet, running_fleet
 
 from holdfast.db.database import Database
-from holdfast.embedded import EmbeddedPostgres
 from holdfast.schema.migrate import migrate
 
 pytestmark = pytest.mark.direct  # LISTEN itself: there is none behind a pooler
@@ -33,9 +31,8 @@ STATEMENTS = """
 @pytest.fixture
 def counted(tmp_path: Path) -> Iterator[Fleet]:
     """A fleet on a server that counts every statement."""
-    bin_folder = os.environ["HOLDFAST_TEST_OLD_POSTGRES"] if wants_old_postgres() else None
     settings = {**SETTINGS, "shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "top"}
-    with EmbeddedPostgres(settings=settings, bin_folder=bin_folder) as server:
+    with new_server(settings) as server:
         asyncio.run(migrate(Database(server.url)))
         with running_fleet(server.url, tmp_path) as fleet:
             fleet.inbox.prepare()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -22,7 +22,7 @@ from holdfast.worker.leases import ledger as marks
 from holdfast.worker.leases.keeper import Kept
 from holdfast.worker.leases.ledger import Ledger
 from holdfast.worker.settings import WorkerSettings
-from holdfast.worker.waking import listener
+from holdfast.worker.waking import listener, posts
 from holdfast.worker.waking.listener import Listener
 
 pytestmark = pytest.mark.direct  # LISTEN itself: there is none behind a pooler
@@ -194,25 +194,28 @@ async def test_a_deaf_listener_is_noticed_said_and_tried_again(
 class Sleeper:
     """A worker of which there is only the ledger."""
 
-    def __init__(self, state: int, stopped: bool = False) -> None:
+    def __init__(self, state: int, stopped: bool = False, answers: bool = True) -> None:
         self.ledger = Ledger()
         self.now(state)
         self.woken = 0
-        self.kept = Kept(self.ledger, read_notices=lambda: None, wake=self._wake, stopped=lambda: stopped)
+        self.posts: list[int] = []
+        self.stopped = stopped
+        self.answers = answers
+        """Does it poll when it is woken?"""
+        self.kept = Kept(self.ledger, read_notices=lambda: None, wake=self._wake, stopped=lambda: self.stopped)
 
-    def now(self, state: int, look_in: float = NEVER, room: int = 1) -> None:
-        self.ledger.set_state(state, look_in, room)
+    def now(self, state: int, look_in: float = NEVER, room: int = 1, post: int = 0) -> None:
+        self.ledger.post(post).set_state(state, look_in, room)
 
-    def _wake(self) -> None:
+    def _wake(self, post: int) -> None:
         self.woken += 1
+        self.posts.append(post)
+        if self.answers:
+            self.ledger.post(post).note_poll()
 
 
-class Flickering(Ledger):
-    """Says another thing at every look, so that nothing it says can last, however late the looks come."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.looks = 0
+class FlickeringPost(marks.Post):
+    looks = 0
 
     @property
     def state(self) -> int:
@@ -220,9 +223,30 @@ class Flickering(Ledger):
         return marks.AWAKE if self.looks % 2 else marks.BUSY
 
 
+class Flickering(Ledger):
+    """Says another thing at every look, so that nothing it says can last, however late the looks come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.only = FlickeringPost(self._map, marks._AT_POSTS)
+
+    def post(self, number: int = 0) -> marks.Post:
+        return self.only
+
+    @property
+    def looks(self) -> int:
+        return self.only.looks
+
+
 @asynccontextmanager
-async def host(inbox: Inbox, *sleepers: Sleeper) -> AsyncIterator[Listener]:
-    it = Listener(Database(inbox.url), ["default"], [sleeper.kept for sleeper in sleepers], lambda: None, Occurrences())
+async def host(
+    inbox: Inbox,
+    *sleepers: Sleeper,
+    queues: Sequence[Sequence[str]] = (("default",),),
+    workers: list[Kept] | None = None,
+) -> AsyncIterator[Listener]:
+    kept = [sleeper.kept for sleeper in sleepers] if workers is None else workers
+    it = Listener(Database(inbox.url), queues, kept, lambda: None, Occurrences())
     running = asyncio.create_task(it.run())
     try:
         await until(lambda: it.listening)
@@ -240,8 +264,8 @@ async def calm(it: Listener, *sleepers: Sleeper) -> None:
     """Producers see that somebody sleeps, and whatever was called before is over; from here on we count anew."""
     await until(lambda: bool(it._up))
     for _ in range(2):
-        await asyncio.sleep(2 * listener.AFTERWARDS)
-        await until(lambda: not it._called and not it._jobs)
+        await asyncio.sleep(2 * posts.AFTERWARDS)
+        await until(lambda: not any(post._called or post._jobs for post in it._posts))
     for sleeper in sleepers:
         sleeper.woken = 0
 
@@ -254,9 +278,25 @@ async def test_one_sleeper_per_notification_in_turn(inbox: Inbox) -> None:
         for told in range(4):
             inbox.one("select pg_notify(holdfast.channel(), ':default')")
             await until(lambda told=told: sum(woken(*sleepers)) == told + 1)  # type: ignore[misc]
-            await asyncio.sleep(2 * listener.AFTERWARDS)
+            await asyncio.sleep(2 * posts.AFTERWARDS)
         assert woken(*sleepers[::2]) == [0, 0], "neither the busy nor the wakeful one"
         assert all(woken(*sleepers[1::2])), "in turn"
+
+
+async def test_a_post_that_sleeps_is_woken_though_another_of_the_same_worker_is_awake(
+    inbox: Inbox, flags: Flags
+) -> None:
+    sleeper = Sleeper(marks.AWAKE)
+    sleeper.now(marks.ASLEEP, post=1)
+    async with host(inbox, sleeper, queues=[["default"], ["out.bus"]]) as it:
+        await until(lambda: (flags.count("awake"), flags.count("asleep", "out.bus")) == (1, 1))
+        assert (flags.count("asleep"), flags.count("awake", "out.bus")) == (0, 0)
+        assert inbox.one("select holdfast.wake('default')") is False
+        assert inbox.one("select holdfast.wake('out.bus')") is True
+        await until(lambda: sleeper.posts == [1])
+        assert sleeper.ledger.post(1).reachable
+        assert not sleeper.ledger.post(0).reachable
+        assert it.wakes == 1
 
 
 async def test_as_many_sleepers_are_called_as_there_is_work_for(inbox: Inbox) -> None:
@@ -274,11 +314,102 @@ async def test_as_many_sleepers_are_called_as_there_is_work_for(inbox: Inbox) ->
         await calm(it, *sleepers)
         for payload in (":default", "+24:default"):
             it._hear(None, 0, "", payload)
-        it._call()
+        it._posts[0]._call()
         assert sorted(woken(*sleepers)) == [0, 0, 1, 1], "two have room for 25"
         it._hear(None, 0, "", ":default")
-        it._call()
+        it._posts[0]._call()
         assert sorted(woken(*sleepers)) == [0, 0, 1, 2], "there is room for it, but the look may be over already"
+
+
+async def test_one_that_was_just_woken_is_woken_again_for_a_job_for_which_nobody_is_left(inbox: Inbox) -> None:
+    # Its poll may be over: another host was faster, and it sleeps again.
+    only = Sleeper(marks.ASLEEP)
+    async with host(inbox, only) as it:
+        await calm(it, only)
+        for told in range(1, 4):
+            it._hear(None, 0, "", ":default")
+            it._posts[0]._call()
+            assert only.woken == told
+        only.now(marks.BUSY)
+        it._hear(None, 0, "", ":default")
+        it._posts[0]._call()
+        assert only.woken == 3, "it polls when it has room"
+
+
+@pytest.mark.parametrize("stops", [True, False], ids=["stops a moment later", "blocked by a handler"])
+async def test_another_is_woken_in_place_of_one_that_does_not_poll(inbox: Inbox, stops: bool) -> None:
+    # A process that has a SIGSTOP before it counts as stopped only when it gets a CPU core, which can take longer than
+    # the listener waits before it checks.
+    silent, other = Sleeper(marks.ASLEEP, answers=False), Sleeper(marks.ASLEEP)
+    async with host(inbox, silent, other) as it:
+        await calm(it, silent, other)
+        while not silent.woken:
+            other.woken = 0
+            it._hear(None, 0, "", ":default")
+            await asyncio.sleep(2 * posts.AFTERWARDS)
+        silent.stopped = stops
+        await until(lambda: other.woken == 1)
+        for _ in range(4):
+            other.woken = 0
+            it._hear(None, 0, "", ":default")
+            await until(lambda: other.woken == 1)
+            await asyncio.sleep(2 * posts.AFTERWARDS)
+        assert silent.woken == 1, "until it polls, others are woken"
+        silent.stopped, silent.answers = False, True
+        silent.ledger.post().note_poll()
+        await until(lambda: silent.woken == 2)  # for all that it was passed over for
+        await calm(it, silent, other)
+        while not silent.woken:
+            it._hear(None, 0, "", ":default")
+            await asyncio.sleep(2 * posts.AFTERWARDS)
+
+
+async def test_another_is_woken_in_place_of_one_that_has_died(inbox: Inbox) -> None:
+    dying, other = Sleeper(marks.ASLEEP, answers=False), Sleeper(marks.ASLEEP)
+    workers = [dying.kept, other.kept]
+    async with host(inbox, dying, other, workers=workers) as it:
+        await calm(it, dying, other)
+        while not dying.woken:
+            other.woken = 0
+            it._hear(None, 0, "", ":default")
+            await asyncio.sleep(2 * posts.AFTERWARDS)
+        workers.remove(dying.kept)
+        dying.ledger.close()
+        await until(lambda: other.woken == 1)
+
+
+@pytest.mark.parametrize("how", ["no room", "stopped", "died"])
+async def test_a_sleeper_is_woken_when_the_one_that_was_awake_does_not_poll_any_more(
+    inbox: Inbox, flags: Flags, how: str
+) -> None:
+    # Producers notified nobody while it was awake.
+    awake, sleeper = Sleeper(marks.AWAKE), Sleeper(marks.ASLEEP)
+    workers = [awake.kept, sleeper.kept]
+    async with host(inbox, awake, sleeper, workers=workers):
+        await until(lambda: (flags.count("asleep"), flags.count("awake")) == (1, 1))
+        assert inbox.one("select holdfast.wake('default')") is False
+        if how == "no room":
+            awake.now(marks.BUSY)
+        elif how == "stopped":
+            awake.now(marks.AWAKE, look_in=0)
+        else:
+            workers.remove(awake.kept)
+            awake.ledger.close()
+        await until(lambda: flags.count("awake") == 0)
+        await until(lambda: sleeper.woken > 0)
+
+
+async def test_one_is_woken_when_the_one_that_was_awake_has_fallen_asleep(inbox: Inbox, flags: Flags, ear: Ear) -> None:
+    # It may have read its flags just before "awake" was raised, and producers notified nobody since then.
+    awake, sleeper = Sleeper(marks.AWAKE), Sleeper(marks.ASLEEP)
+    async with host(inbox, awake, sleeper):
+        await until(lambda: (flags.count("asleep"), flags.count("awake")) == (1, 1))
+        awake.now(marks.ASLEEP)
+        await until(lambda: flags.count("awake") == 0)
+        await until(lambda: sum(woken(awake, sleeper)) == 1)
+        await asyncio.sleep(4 * listener.COMMIT)
+        assert sum(woken(awake, sleeper)) == 1
+        assert await ear.told() == [], "no other host"
 
 
 async def test_flags_follow_what_lasts_and_cost_nothing_while_nothing_changes(inbox: Inbox, flags: Flags) -> None:
@@ -295,7 +426,8 @@ async def test_flags_follow_what_lasts_and_cost_nothing_while_nothing_changes(in
             "select {} from pg_stat_activity"
             " where application_name = 'holdfast listen' and datname = current_database()"
         )
-        await until(lambda: inbox.one(spoke.format("state")) == "idle")  # the locks go before the statement ends
+        # The locks go before the statement ends, and then it calls others, because nobody is awake any more.
+        await until(lambda: inbox.one(spoke.format("state = 'idle' and query like '%%holdfast.wake(%%'")))
         before = inbox.one(spoke.format("state_change"))
         sleepers[1].kept.ledger = flickering = Flickering()
         await until(lambda: flickering.looks >= 40)
@@ -357,4 +489,6 @@ async def test_under_load_producers_notify_next_to_nobody(hf: Holdfast, inbox: I
         shares.append(len(await ear.told()) / (sent - before))
     await until(lambda: busy.engine.tally.counters.completed == sent)
     await busy.stop()
-    assert statistics.median(shares) <= 0.02, shares
+    # On a machine with other work, the worker may fall asleep in most of the rounds; if flags were not seen, every
+    # producer would notify, in all of them.
+    assert min(shares) <= 0.02 and statistics.median(shares) <= 0.25, shares

@@ -1,12 +1,14 @@
 """What surrounds attempts and workers: middleware and the lifespan."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from tests.apps import around
 from tests.support.waiting import until
 from tests.support.workers import Fleet, Inbox
 
@@ -21,7 +23,12 @@ from holdfast import (
     Snooze,
     TxContext,
 )
+from holdfast.context import Desk
 from holdfast.loading import served
+from holdfast.model.occurrences import Occurrences
+from holdfast.worker.handler_processes import pool as processes
+from holdfast.worker.handler_processes.pool import HandlerProcesses
+from holdfast.worker.log_lines import LogLines
 
 FAST: dict[str, Any] = {"concurrency": 4, "lease": 5, "housekeeping": 0.2, "poll": 0.05}
 
@@ -439,7 +446,47 @@ def test_in_the_processes_of_the_command(inbox: Inbox, fleet: Fleet, tmp_path: P
     for kind in KINDS:
         assert said.index(f"before {kind}") < said.index(f"after {kind} True")
     assert "after plain_in_process 5" in said
+    assert "process ends" in said, "one that idles leaves its lifespan before it is killed"
     assert said[-1] == "worker ends"
+
+
+@pytest.fixture
+async def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HandlerProcesses]:
+    monkeypatch.setenv("AROUND_FILE", str(tmp_path / "around"))
+    definitions = [task.definition for task in around.hf.tasks.values()]
+    desk = cast(Desk, None)  # these handlers ask for nothing
+    pool = HandlerProcesses("tests.apps.around:hf", definitions, desk, Occurrences(LogLines()))
+    yield pool
+    await pool.close()
+
+
+async def test_a_process_that_has_idled_leaves_its_lifespan(
+    pool: HandlerProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await pool.start()
+    pool._put_back(await pool._start())
+    monkeypatch.setattr(processes, "IDLE", 0.1)
+    await until(lambda: len(pool._all) == 1)
+    assert (tmp_path / "around").read_text().splitlines() == ["process begins", "process begins", "process ends"]
+    assert pool._idle[0].alive, "the last one stays"
+
+
+@pytest.mark.parametrize("how", ["raises", "hangs"])
+async def test_a_process_that_cannot_leave_its_lifespan_is_killed(
+    pool: HandlerProcesses, how: str, monkeypatch: pytest.MonkeyPatch, caplog: Any, capfd: Any
+) -> None:
+    monkeypatch.setenv("AROUND_LEAVES", how)
+    monkeypatch.setattr("holdfast.worker.handler_processes.process.LEAVING", 0.5 if how == "hangs" else 20)
+    await pool.start()
+    (process,) = pool._all
+    began = time.monotonic()
+    await pool.close()
+    assert not process.alive
+    assert time.monotonic() - began < 15
+    if how == "hangs":
+        assert "it did not leave lifespan_sync within 0.5 s" in caplog.text
+    else:
+        assert "lifespan_sync raised an error while it was left" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("where", ["lifespan", "lifespan_sync"])

@@ -21,11 +21,12 @@ from holdfast.loading import import_path_of
 from holdfast.model.ids import new_id
 from holdfast.model.job import Claim
 from holdfast.model.occurrences import Occurrences
-from holdfast.model.outcome import AttemptFailed, Completed, Lost, Outcome, Snoozed
+from holdfast.model.outcome import AttemptFailed, Completed, HandedBack, Lost, Outcome, Snoozed
 from holdfast.model.questions import EnterOnce, Question
 from holdfast.worker.handler_processes import pool as processes
 from holdfast.worker.handler_processes import protocol
 from holdfast.worker.handler_processes.pool import HandlerProcesses
+from holdfast.worker.leases import ledger as marks
 from holdfast.worker.log_lines import LogLines
 
 
@@ -164,6 +165,24 @@ async def test_an_attempt_that_cannot_begin_is_put_off(
     assert "No such file or directory: '/nonexistent/python'" in caplog.text
     monkeypatch.undo()
     await until(lambda: len(pool._all) == 0)
+
+
+async def test_a_job_that_expires_while_it_waits_for_a_process_is_handed_back(
+    pool: HandlerProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usable = pool._usable
+
+    async def slow() -> Any:
+        process = await usable()
+        await asyncio.sleep(0.3)
+        return process
+
+    monkeypatch.setattr(pool, "_usable", slow)
+    first = await pid_of(pool)
+    late = claim_of("where")
+    late.expires_in, late.start_by = 0.1, marks.now() + int(0.1e9)
+    assert await run(pool, late) == HandedBack()
+    assert await pid_of(pool) == first, "its process is there for the next"
 
 
 async def test_cancelled_before_its_process_is_ready_it_leaves_it_to_the_next(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -10,7 +11,7 @@ from tests.support.inbox import Session
 from tests.support.waiting import until
 from tests.support.workers import Inbox
 
-from holdfast import Context, Holdfast
+from holdfast import Context, Holdfast, TxContext
 from holdfast.db.link import Link
 from holdfast.loading import served
 from holdfast.model.job import Claim
@@ -19,6 +20,7 @@ from holdfast.worker.attempts import hands as module
 from holdfast.worker.attempts.completer import Completer
 from holdfast.worker.attempts.hands import Hands
 from holdfast.worker.attempts.runner import JobRunner
+from holdfast.worker.attempts.transactions import Transactions
 from holdfast.worker.embedded import EmbeddedWorker
 from holdfast.worker.leases import ledger as marks
 from holdfast.worker.leases.ledger import Ledger
@@ -92,7 +94,7 @@ async def test_a_row_whose_lease_was_lost_before_it_started_never_starts(one: Se
 
 async def test_a_job_cancelled_before_its_claim_never_starts(one: Session, bench: Bench) -> None:
     cancelled, kept = await claim_two(one)
-    await one.inbox("cancel", cancelled.id, "enough")
+    await one.inbox("cancel", cancelled.id, "enough", "ann")
     await one.inbox("hand_back", [cancelled.id, kept.id], [1, 1], "w1")
     bench.hands.take(await one.claim("w1"), marks.now())
     await bench.work()
@@ -101,6 +103,95 @@ async def test_a_job_cancelled_before_its_claim_never_starts(one: Session, bench
     assert row is not None
     assert (row["status"], row["last_error"]) == ("cancelled", "cancelled while an earlier attempt ran")
     assert (bench.tally.counters.started, bench.tally.counters.cancelled) == (1, 1)
+
+
+async def expire_in(one: Session, id: UUID, seconds: float) -> None:
+    """Let the job expire after so many seconds."""
+    await one.connection.execute(
+        "update holdfast.inbox set expires_at = clock_timestamp() + make_interval(secs => $2) where id = $1",
+        id,
+        seconds,
+    )
+
+
+async def test_a_job_that_had_expired_when_it_was_claimed_never_starts(one: Session, bench: Bench) -> None:
+    late, kept = await one.add(2)
+    await expire_in(one, late, -1)
+    await expire_in(one, kept, 60)
+    bench.hands.take(await one.claim("w1"), marks.now())
+    await bench.work()
+    assert bench.ran == [kept]
+    row = await one.archived(late)
+    assert row is not None
+    assert (row["status"], row["attempts"]) == ("expired", 0)
+    counters = bench.tally.counters
+    assert (counters.started, counters.expired, counters.completed, counters.lease_lost) == (1, 1, 1, 0)
+
+
+async def test_a_job_that_expires_while_it_waits_for_a_hand_is_handed_back(one: Session, bench: Bench) -> None:
+    """The worker's clock cannot say that it has expired, only that a start might be too late: the next claim can."""
+    late, kept = await one.add(2)
+    await expire_in(one, late, 3)
+    await expire_in(one, kept, 60)
+    bench.hands.take(await one.claim("w1"), marks.now() - int(3e9))
+    await bench.work()
+    assert bench.ran == [kept]
+    assert (await one.row(late))["status"] == "pending"
+    assert (await one.row(late))["attempts"] == 0
+    assert (bench.tally.counters.expired, bench.tally.counters.handed_back) == (0, 1)
+    await expire_in(one, late, -1)
+    bench.hands.take(await one.claim("w1"), marks.now())
+    await bench.work()
+    assert bench.ran == [kept]
+    assert bench.tally.counters.expired == 1
+
+
+async def test_an_answer_that_came_late_leaves_less_time(one: Session, bench: Bench) -> None:
+    """The seconds left count from when the claim was sent: what the worker did not notice, it must not gain."""
+    (late,) = await one.add()
+    await expire_in(one, late, 3)
+    bench.hands.take(await one.claim("w1"), marks.now() - int(3e9))
+    await bench.work()
+    assert bench.ran == []
+    assert (await one.row(late))["status"] == "pending"
+
+
+async def test_an_expired_job_whose_ending_is_not_written_counts_as_not_started(one: Session, bench: Bench) -> None:
+    """If the process dies now, the supervisor hands it back; as a failed attempt it might become a dead letter."""
+    (late,) = await one.add()
+    await expire_in(one, late, -1)
+    await bench.completer.close(within=1)
+    bench.hands.take(await one.claim("w1"), marks.now())
+    hand = asyncio.create_task(bench.hands.work(bench.runner))
+    await until(lambda: bench.completer.backlog == 1)
+    assert [row.stage for row in bench.ledger.held()] == [marks.HELD]
+    hand.cancel()
+    await asyncio.gather(hand, return_exceptions=True)
+
+
+async def test_a_job_that_expires_while_it_waits_for_its_transaction_is_handed_back(
+    hf: Holdfast, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool without a free connection takes long; the check before that is too early."""
+
+    @hf.task
+    async def write(ctx: TxContext) -> None:
+        await ctx.tx.execute("insert into effects values ($1, 1)", ctx.job_id)
+
+    begin = Transactions._begin
+
+    async def slow(*arguments: Any) -> Any:
+        begun = await begin(*arguments)
+        await asyncio.sleep(0.5)
+        return begun
+
+    monkeypatch.setattr(Transactions, "_begin", slow)
+    job = await write.options(expires="300ms").enqueue()
+    async with hf.worker(poll=0.05):
+        await until(lambda: job.status_sync() == "expired")
+    assert inbox.one("select count(*) from effects") == 0
+    state = await job.state()
+    assert (state.attempts, state.errors) == (0, [])
 
 
 @pytest.fixture

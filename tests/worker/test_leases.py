@@ -88,8 +88,10 @@ def check(inbox: Inbox, ledger: Ledger, job: UUID) -> None:
 
 async def enqueue(inbox: Inbox, *kinds: str, ordered: bool = False) -> list[UUID]:
     """Of one key, and in this order."""
+    # On a new connection, which takes some milliseconds: before them, the hand-over after the last row of the key may
+    # still be in progress.
     rows = await asyncio.to_thread(
-        inbox.rows,
+        Inbox(inbox.url).rows,
         "select holdfast.enqueue(kind, ordered => %s, key => 'k') as id from unnest(%s::text[]) as k (kind)",
         ordered,
         list(kinds),

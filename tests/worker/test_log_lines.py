@@ -1,6 +1,7 @@
 """What the log says about outages."""
 
 import logging
+import time
 
 import pytest
 
@@ -18,8 +19,23 @@ def test_an_outage_is_logged_when_it_begins(part: Part, error: Exception, caplog
     for _ in range(3):
         availability.failed(error, rows=2)
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(warnings) == (3 if part is Part.LEASES else 1)  # those of the keeper say what is at stake now
-    assert all(f"{error}; " in record.message for record in warnings)
+    assert len(warnings) == 1
+    assert f"{error}; " in warnings[0].message
+
+
+def test_an_outage_that_goes_on_says_now_and_then_how_many_leases_are_at_stake(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    availability = Availability(Part.LEASES, Occurrences(LogLines()))
+    monkeypatch.setattr("holdfast.worker.log_lines.LEASES_EVERY", 0.05)
+    availability.failed(Unreachable("away"))  # a heartbeat: nothing is at stake
+    availability.failed(Unreachable("away"), rows=1)
+    availability.failed(Unreachable("away"), rows=2)
+    time.sleep(0.06)
+    availability.failed(Unreachable("away"), rows=3)
+    availability.succeeded()
+    availability.failed(Unreachable("away"), rows=4)
+    assert [record.message[0] for record in caplog.records if record.levelno == logging.WARNING] == ["1", "3", "4"]
 
 
 @pytest.mark.parametrize("part", [Part.CLAIM, Part.HAND_OVER, Part.WAKE_UPS])

@@ -256,6 +256,36 @@ async def test_room_is_booked_once_while_keys_hand_over(hf: Holdfast, inbox: Inb
         await link.close()
 
 
+async def test_a_worker_polls_often_after_a_hand_over_only_if_that_lacked_room(hf: Holdfast, inbox: Inbox) -> None:
+    """While all keys have room, each hand-over finds the next rows by itself: polls would find nothing."""
+
+    @hf.task(ordered=True)
+    async def step() -> None: ...
+
+    engine = Engine(served(hf), WorkerSettings(), Ledger(), "w1")
+    loops = engine.claiming
+    loops._unseen = False
+    for room, nap in ((10, loops._settings.poll_max), (9, loops._settings.poll_min)):
+        for number in range(10):
+            key = f"key {number}"
+            loops.vacate(Claim("w1", uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", key, None, None))
+        await loops._hand_over(room)
+        assert (engine.claimer.vacated, loops._nap(reachable=True)) == (0, nap)
+    await engine._key_link.close()
+
+
+async def test_without_wake_ups_an_idle_worker_with_ordered_tasks_polls_less_and_less(
+    hf: Holdfast, inbox: Inbox
+) -> None:
+    """It has two courses. The second look, at the other course, is not a sign of work."""
+
+    @hf.task(ordered=True)
+    async def step() -> None: ...
+
+    async with hf.worker(**FAST | {"poll": 0.1, "notify": False}) as worker:
+        await until(lambda: worker.engine.claiming._pause == 0.1, seconds=10)
+
+
 async def test_room_that_the_completer_makes_is_used_at_once(
     hf: Holdfast, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,7 +300,7 @@ async def test_room_that_the_completer_makes_is_used_at_once(
             engine.ledger.hold(uuid4(), 1, marks.now())
         last = Claim("w1", uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", "k", None, None)
         last.slot = engine.ledger.hold(last.id, 1, marks.now())
-        await until(lambda: engine.ledger.state == marks.BUSY, seconds=10)
+        await until(lambda: engine.ledger.post().state == marks.BUSY, seconds=10)
         job = (await step.enqueue()).id
         engine._completer.add(last, Completed())
         await until(lambda: inbox.status(job) == "completed", seconds=10)

@@ -71,6 +71,20 @@ def many_calls_at_once() -> bool:
     return sys.argv[1] == "burst"
 
 
+def steps() -> int:
+    """How many steps each job has, as a workflow; 0: it is a plain job."""
+    return int(_settings().get("steps", 0))
+
+
+def flight(usual: int) -> int:
+    """How many jobs may run at a time: as many as the bench asks for, or as the peer usually does best with."""
+    return int(_settings().get("flight", usual))
+
+
+def _settings() -> dict[str, str]:
+    return dict(word.split("=") for word in sys.argv[3:] if "=" in word)
+
+
 async def rest() -> None:
     """To be awaited by the handler at its end: one of a fleet keeps its hand busy for a while."""
     if one_hand():
@@ -78,7 +92,8 @@ async def rest() -> None:
 
 
 async def run(peer: Peer) -> None:
-    name, url, *numbers = sys.argv[1:]
+    name, url, *words = sys.argv[1:]
+    numbers = [word for word in words if "=" not in word]
     if name == "install":
         await peer.install(url)
         say("done")

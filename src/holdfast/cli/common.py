@@ -8,8 +8,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from datetime import datetime
-from typing import Any, NoReturn, ParamSpec, TypeVar, cast
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn, ParamSpec, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -17,11 +17,12 @@ import click
 import msgspec
 
 from ..app import Holdfast
+from ..db.acting import acting_as, actor
 from ..db.link import translate
 from ..errors import HoldfastError, InvalidInput, SchemaError, Unreachable
 from ..model.durations import seconds
+from ..model.moments import moment
 from ..schema import migrate
-from ..views.questions import JobFilter, moment
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,12 +62,6 @@ json_option = click.option("--json", "as_json", is_flag=True, envvar="HOLDFAST_J
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
-def all_option(variable: str, what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return the option `--all`, for verbs that take ids or filters."""
-    words = f"Every {what} that matches the filters."
-    return click.option("--all", "everything", is_flag=True, envvar=variable, help=words)
-
-
 class Refused(HoldfastError):
     """The server rejected a statement."""
 
@@ -77,7 +72,8 @@ def run(schema: str, work: Callable[[Holdfast], Coroutine[Any, Any, T]], loaded:
     async def session() -> T:
         app = Holdfast(schema=schema) if loaded is None else loaded
         try:
-            return await work(app)
+            with acting_as(actor()):
+                return await work(app)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError):
             raise SchemaError(
                 f"There is no schema {app._database.schema!r} at {app._database.shown}. "
@@ -104,29 +100,6 @@ def _in_words(error: asyncpg.PostgresError, app: Holdfast) -> HoldfastError:
     return Refused(f"the server rejected it: {error.message} {more}".rstrip())
 
 
-def chosen(schema: str, ids: Sequence[UUID], filtered: bool, what: str, *filters: Mapping[str, Any]) -> list[UUID]:
-    """The ids as given, or those of live jobs that match any of the filters of `find_jobs`."""
-    if bool(ids) == filtered:
-        raise click.UsageError(f"choose the {what} by id or by a filter (or --all), not both")
-
-    async def find(app: Holdfast) -> list[UUID]:
-        return sorted({id for each in filters for id in await app.find_jobs(**cast(JobFilter, each))})
-
-    return list(ids) or run(schema, find)
-
-
-def print_dry_run(verb: str, ids: Sequence[UUID], as_json: bool) -> None:
-    """Print how many jobs it would be, and the first of them."""
-    if as_json:
-        print_json({f"would_{verb.replace(' ', '_')}": ids})
-        return
-    click.echo(f"would {verb} {len(ids)}")
-    for id in ids[:20]:
-        click.echo(f"  {id}")
-    if len(ids) > 20:
-        click.echo(f"  … and {len(ids) - 20} more")
-
-
 def plain(row: Mapping[str, Any] | asyncpg.Record) -> dict[str, Any]:
     """A row with its JSON columns decoded."""
     decoded = {name: _decoded(name, value) for name, value in dict(row).items()}
@@ -136,7 +109,7 @@ def plain(row: Mapping[str, Any] | asyncpg.Record) -> dict[str, Any]:
 
 
 def _decoded(name: str, value: Any) -> Any:
-    if isinstance(value, str) and name in {"payload", "headers", "errors", "result", "metadata", "progress"}:
+    if isinstance(value, str) and name in {"payload", "headers", "errors", "result", "metadata", "progress", "data"}:
         return msgspec.json.decode(value)
     return value
 
@@ -217,3 +190,19 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic from c
 
 
 DURATION = DurationType()
+
+
+def time_or_ago(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    """A time in UTC, or a duration before now."""
+    if value is None:
+        return None
+    try:
+        return datetime.now(UTC) - timedelta(seconds=seconds(value, "since"))
+    except Exception:
+        try:
+            parsed = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        except ValueError:
+            raise click.BadParameter(
+                f"expected a time such as 2026-01-31T03:00Z, or how long ago, such as 2h; got {value!r}"
+            ) from None
+        return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -9,30 +10,10 @@ import click
 from ..app import Holdfast
 from ..errors import NotFound
 from ..model.durations import seconds
-from .common import (
-    JOB_ID,
-    all_option,
-    chosen,
-    json_option,
-    plain,
-    print_dry_run,
-    print_json,
-    print_table,
-    run,
-    schema_option,
-    yes_option,
-)
+from .choosing import choosing_options, chosen, filter_options, print_dry_run
+from .common import json_option, plain, print_json, print_table, run, schema_option
 
-
-def _filters(function: Any) -> Any:
-    for option in (
-        click.option("-q", "--queue"),
-        click.option("--kind"),
-        click.option("--error", help="The last error contains this text."),
-        click.option("--since", help="Became a dead letter within this time, such as 2h."),
-    ):
-        function = option(function)
-    return function
+DIED = "Became a dead letter"
 
 
 @click.group()
@@ -41,18 +22,25 @@ def command() -> None:
 
 
 @command.command("list")
-@_filters
+@filter_options(DIED)
 @click.option("--limit", type=click.IntRange(1, 10000), default=50, show_default=True)
 @json_option
 @schema_option
 def list_(
-    queue: str | None, kind: str | None, error: str | None, since: str | None, limit: int, as_json: bool, schema: str
+    queue: str | None,
+    kind: str | None,
+    error: str | None,
+    group: str | None,
+    since: str | None,
+    limit: int,
+    as_json: bool,
+    schema: str,
 ) -> None:
     """List dead letters, latest first."""
     within = seconds(since, "since") if since else None
 
     async def work(app: Holdfast) -> list[dict[str, Any]]:
-        return [plain(row) for row in await app._calls.run("views", "dead", queue, kind, error, within, limit)]
+        return [plain(row) for row in await app._calls.run("views", "dead", queue, kind, error, within, limit, group)]
 
     rows = run(schema, work)
     if as_json:
@@ -61,34 +49,37 @@ def list_(
         print_table(rows, ["id", "queue", "kind", "key", "attempts", "dead_at", "last_error"], "no dead letters")
 
 
-def _verb(name: str) -> Callable[[Any], Any]:
-    """Return a decorator for what `revive` and `discard` take."""
+@command.command()
+@click.option(
+    "--limit", type=click.IntRange(1, 10000), default=200, show_default=True, help="How many groups to look at."
+)
+@json_option
+@schema_option
+def groups(limit: int, as_json: bool, schema: str) -> None:
+    """Dead letters that are alike, as one line: the same kind and exception, raised at the same place.
 
-    def decorate(function: Any) -> Any:
-        for option in (
-            schema_option,
-            json_option,
-            yes_option,
-            click.option("--dry-run", is_flag=True, help="Print which ones, and change nothing."),
-            all_option(f"HOLDFAST_DEAD_{name}_ALL", "dead letter"),
-            _filters,
-            click.argument("ids", type=JOB_ID, nargs=-1),
-        ):
-            function = option(function)
-        return function
-
-    return decorate
+    Revive or discard them with --group. A thousand of each are counted.
+    """
+    found = run(schema, lambda app: app.dead_groups(limit=limit))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        {**asdict(each), "count": f"{each.count}{'+' if each.more else ''}", "group": each.group or "(none)"}
+        for each in found
+    ]
+    print_table(rows, ["group", "count", "newest", "queue", "kind", "place", "last_error"], "no dead letters")
 
 
 @command.command()
-@_verb("REVIVE")
+@choosing_options("HOLDFAST_DEAD_REVIVE_ALL", "dead letter", DIED)
 def revive(**given: Any) -> None:
     """Make dead letters pending again, with a full set of attempts. Choose them by id or by filter."""
     _apply("revive", "revived", lambda app, ids: app.revive(ids), ask_for_ids=False, **given)
 
 
 @command.command()
-@_verb("DISCARD")
+@choosing_options("HOLDFAST_DEAD_DISCARD_ALL", "dead letter", DIED)
 def discard(**given: Any) -> None:
     """Move dead letters to the archive, with their errors. Choose them by id or by filter.
 

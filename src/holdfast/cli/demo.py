@@ -6,9 +6,10 @@ import sys
 import asyncpg
 import click
 
-from ..demo.conductor import DemoError
+from ..demo.conductor import Found
 from ..demo.play import Interrupted, play
 from ..demo.report import FURTHER, exit_code, summary
+from ..demo.troupe import DemoError
 from ..embedded import EmbeddedPostgresError
 
 
@@ -17,15 +18,20 @@ from ..embedded import EmbeddedPostgresError
     "--seconds", type=click.FloatRange(1, 3600), default=30.0, show_default=True, help="How long orders come in."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object of numbers, and nothing else.")
-def command(seconds: float, as_json: bool) -> None:
+@click.option("--no-dashboard", is_flag=True, help="Serve no dashboard.")
+def command(seconds: float, as_json: bool, no_dashboard: bool) -> None:
     """Watch it work: orders come in, workers are killed while they run jobs, and nothing is lost or duplicated.
+
+    Prints the address of a dashboard, on this machine only, and opens it if there is a desktop. Its page Demo has
+    buttons: kill a worker, add one, drain one, pause the queue, pin the xmin horizon. In a terminal, the stage stays
+    open after the results, for those who want to press them; Ctrl-C ends it.
 
     Runs on an embedded Postgres, which it removes at the end. With HOLDFAST_DATABASE_URL, runs on that server, in a
     separate schema, which it drops. The exit code is 1 if a job was lost, an effect was duplicated, anything of a
     rolled-back transaction was found, or no job of a killed worker was recovered.
     """
     try:
-        found = play(seconds, as_json)
+        found = play(seconds, as_json, not no_dashboard, lambda found: _tell(found, as_json))
     except Interrupted as interrupted:
         click.echo("Stopped. Nothing was left behind.", err=True)
         sys.exit(128 + interrupted.number)
@@ -36,9 +42,11 @@ def command(seconds: float, as_json: bool) -> None:
     except BrokenPipeError:
         sys.stdout = None  # the reader is gone: do not flush
         sys.exit(141)
+    if not as_json:
+        click.echo(f"\n{FURTHER}")
+    sys.exit(exit_code(found["numbers"]))
+
+
+def _tell(found: Found, as_json: bool) -> None:
     numbers = found["numbers"]
-    if as_json:
-        click.echo(json.dumps(numbers))
-    else:
-        click.echo(f"\n{summary(numbers, found['details'])}\n\n{FURTHER}")
-    sys.exit(exit_code(numbers))
+    click.echo(json.dumps(numbers) if as_json else f"\n{summary(numbers, found['details'])}")

@@ -46,6 +46,9 @@ async def _examine(app: Holdfast, max_age: float, no_workers: bool) -> dict[str,
     finally:
         await connection.close()
     facts = await gather(app)
+    # Not as it was measured some seconds ago: a probe asks about now, and this costs little.
+    ages = [row["age"] for row in await app._calls.run("views", "claim_ages")]
+    facts["claim_age"] = max(ages, default=0.0)
     problems = []
     if not facts["live_workers"] and not no_workers:
         problems.append("no live worker; start one with: holdfast worker module:attribute")
@@ -76,7 +79,7 @@ def _sweeping(facts: dict[str, Any], max_age: float) -> list[str]:
     if waits:
         return [
             f"{stuck} stuck: the lease ran out {sweep['oldest']:.0f} s ago, and a session locks the row; "
-            "see docs/runbook.md#expired-processing"
+            "see holdfast runbook expired-leases"
         ]
     return []
 

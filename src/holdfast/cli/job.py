@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -9,23 +9,12 @@ import click
 
 from ..app import Holdfast
 from ..errors import NotFound
+from ..model.moments import moment
 from ..model.outcome import Final
-from ..views.questions import LIVE, LiveStatus, job_progress, moment, next_step
-from .common import (
-    JOB_ID,
-    all_option,
-    chosen,
-    json_option,
-    plain,
-    print_dry_run,
-    print_json,
-    print_table,
-    run,
-    safe,
-    schema_option,
-    text,
-    yes_option,
-)
+from ..views.questions import LIVE, LiveStatus, job_progress
+from .choosing import choosing_options, chosen, print_dry_run
+from .common import JOB_ID, json_option, plain, print_json, print_table, run, safe, schema_option, text
+from .explaining import print_explanation
 
 STOPPABLE: list[LiveStatus] = ["pending", "processing", "blocked"]
 ENDED = ["completed", *(status.value for status in Final)]
@@ -33,7 +22,7 @@ ENDED = ["completed", *(status.value for status in Final)]
 
 @click.group()
 def command() -> None:
-    """List, show, cancel and run jobs."""
+    """List, show, explain, cancel and run jobs."""
 
 
 @command.command("list")
@@ -64,23 +53,30 @@ def list_(status: str | None, queue: str | None, kind: str | None, limit: int, a
 @json_option
 @schema_option
 def show(id: UUID, as_json: bool, schema: str) -> None:
-    """Show one job: owner, lease, attempts, every error, and what happens next."""
+    """Show one job: owner, lease, attempts, every error, and what happens next.
+
+    Why it does not run, and what to do: holdfast job explain ID.
+    """
 
     async def work(app: Holdfast) -> dict[str, Any]:
         rows = await app._calls.run("views", "job", id)
         if not rows:
-            raise NotFound(f"There is no job {id} in schema {schema}; ended jobs are kept for archive_days")
-        return plain(rows[0])
+            raise NotFound(
+                f"There is no job {id} in schema {schema}; ended jobs are kept for archive_days, or as their task "
+                "says (keep)"
+            )
+        explanation = await app.explain(id)
+        head = explanation.head.id if explanation.head is not None else None
+        return {**plain(rows[0]), "next": explanation.next, "blocked_by": head}
 
     job = run(schema, work)
-    job["next"] = next_step(job)
     if as_json:
         print_json(job)
         return
     job["progress"] = job_progress(job["progress"])
     for name in ("id", "kind", "queue", "status", "next", "progress", "key", "priority", "attempts", "max_attempts",
-                 "claimed_by", "lease_expires_at", "generation", "available_at", "created_at", "finished_at",
-                 "idempotency_key", "version", "payload", "result"):  # fmt: skip
+                 "claimed_by", "lease_expires_at", "generation", "available_at", "expires_at", "created_at",
+                 "finished_at", "idempotency_key", "version", "payload", "result"):  # fmt: skip
         if job[name] is not None:
             click.echo(f"{name.replace('_', ' '):<16} {safe(text(job[name]), 200)}")
     for error in job["errors"] or []:
@@ -105,30 +101,8 @@ def _print_trace(errors: list[dict[str, Any]]) -> None:
         click.echo(safe(f"    {line}", 200))
 
 
-def _verb(name: str) -> Callable[[Any], Any]:
-    """Return a decorator for what `cancel` and `run-now` take."""
-
-    def decorate(function: Any) -> Any:
-        for option in (
-            schema_option,
-            json_option,
-            yes_option,
-            click.option("--dry-run", is_flag=True, help="Print which ones, and change nothing."),
-            all_option(f"HOLDFAST_JOB_{name}_ALL", "job"),
-            click.option("--since", help="Enqueued within this time, such as 2h."),
-            click.option("--error", help="The last error contains this text."),
-            click.option("--kind"),
-            click.option("-q", "--queue"),
-            click.argument("ids", type=JOB_ID, nargs=-1),
-        ):
-            function = option(function)
-        return function
-
-    return decorate
-
-
 @command.command()
-@_verb("CANCEL")
+@choosing_options("HOLDFAST_JOB_CANCEL_ALL", "job", "Enqueued")
 @click.option("--status", type=click.Choice(STOPPABLE))
 @click.option("--reason", default="cancelled", show_default=True)
 def cancel(
@@ -176,7 +150,7 @@ def cancel(
 
 
 @command.command("run-now")
-@_verb("RUN_NOW")
+@choosing_options("HOLDFAST_JOB_RUN_NOW_ALL", "job", "Enqueued")
 def run_now(
     ids: tuple[UUID, ...], everything: bool, dry_run: bool, yes: bool, as_json: bool, schema: str, **filters: Any
 ) -> None:
@@ -199,3 +173,21 @@ def run_now(
     if missed := sorted(set(ids) - set(found)):
         names = ", ".join(map(str, missed))
         raise NotFound(f"did not wait for their time or a retry: {names}; see holdfast job show ID")
+
+
+@command.command()
+@click.argument("id")
+@json_option
+@schema_option
+def explain(id: str, as_json: bool, schema: str) -> None:
+    """Say why a job does not run, and what happens to it next.
+
+    ID is the id of a job, or the id with which a workflow instance was started. The first reason is the answer; the
+    others hold as well. Exit code 1: there is no such job.
+    """
+    found = run(schema, lambda app: app.explain(id))
+    if as_json:
+        print_json(found)
+    else:
+        print_explanation(found)
+    sys.exit(1 if found.id is None else 0)

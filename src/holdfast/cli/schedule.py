@@ -78,7 +78,7 @@ def pause(name: str, yes: bool, schema: str) -> None:
     if not yes:
         click.confirm(f"Pause schedule {name}? Its slots are not made up for.", abort=True)
     run(schema, lambda app: app.pause_schedule(name))
-    click.echo(f"schedule {name} is paused; holdfast schedule resume {name} ends that")
+    click.echo(f"schedule {name} is paused. To resume it: holdfast schedule resume {name}")
 
 
 @command.command()

@@ -22,6 +22,8 @@ log = logging.getLogger("holdfast.worker")
 @click.argument("app")
 @click.option("-q", "--queue", "queues", multiple=True, envvar="HOLDFAST_WORKER_QUEUE",
               help="Serve this queue; repeat it for more. Default: the queues of the tasks.")  # fmt: skip
+@click.option("--import", "imports", multiple=True, envvar="HOLDFAST_WORKER_IMPORT", metavar="MODULE",
+              help="Import this module, which has tasks; repeat it for more.")  # fmt: skip
 @click.option("-c", "--concurrency", default=20, show_default=True, help="Jobs at a time, per process.")
 @click.option("--processes", default=1, show_default=True, help="Worker processes.")
 @click.option("--lease", type=DURATION, default="90s", show_default=True,
@@ -36,6 +38,8 @@ log = logging.getLogger("holdfast.worker")
 @click.option("--poll", type=DURATION, default="1s", show_default=True, help="Longest poll interval when idle.")
 @click.option("--notify/--no-notify", default=True, show_default=True,
               help="Listen for wake-ups, so that an idle worker starts a job at once. Polling goes on.")  # fmt: skip
+@click.option("--metrics", default=None, metavar="HOST:PORT",
+              help="Serve /metrics, /healthz and /readyz there, such as 127.0.0.1:9464. Default: do not.")  # fmt: skip
 @click.option("--log-level", default="INFO", show_default=True,
               type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), help="Least severe lines to log.")  # fmt: skip
 @click.option("--log-format", default="text", show_default=True, type=click.Choice(["text", "json"]),
@@ -62,7 +66,7 @@ def command(app: str, processes: int, log_level: str, log_format: LogFormat, **o
 
 
 def _supervisor(path: str, settings: WorkerSettings, processes: int, log_level: str) -> Supervisor:
-    app = load_app(path)
+    app = load_app(path, settings.imports)
     for queue in sorted(set(settings.queues) - {task.definition.queue for task in app.tasks.values()}):
         log.warning("no task of %s uses queue %s; serving it for jobs that were sent there", path, queue)
     return Supervisor(served(app, settings.queues, path), settings, processes, log_level)

@@ -38,7 +38,7 @@ def list_(as_json: bool, schema: str) -> None:
     """List workers: what they serve, own and have done.
 
     Shares are of 1024 buckets, for queues with owned buckets. (isolation): a process that runs only jobs whose last
-    process died, one at a time, and ends when none is left.
+    process died, one at a time, and ends when none is left. --json also has the time zone rules of each.
     """
 
     async def work(app: Holdfast) -> list[Row]:
@@ -67,6 +67,11 @@ def list_(as_json: bool, schema: str) -> None:
         "started_at",
     ]  # fmt: skip
     print_table(rows, columns, "no workers")
+    releases = {row["metadata"].get("time_zones") for row in rows if row["live"]} - {None}
+    if len(releases) > 1:
+        click.echo(
+            f"\ntime zone rules differ: {'; '.join(sorted(releases))}; hosts may disagree about slots of schedules"
+        )
 
 
 @command.command()

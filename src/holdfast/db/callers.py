@@ -13,6 +13,8 @@ from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import InvalidInput, NotInTransaction
+from ..model.terms import NewJob
+from .uncommitted import expect_commit
 
 T = TypeVar("T")
 Row = Any
@@ -32,6 +34,8 @@ class Operation(Generic[T]):
     sql: str
     parameters: tuple[Any, ...]
     decode: Callable[[Sequence[Row]], T]
+    jobs: Sequence[NewJob] = ()
+    """The jobs that it enqueues."""
 
 
 class AsyncConnection(Protocol):
@@ -131,6 +135,12 @@ def _check_sqlalchemy(connection: Any) -> None:
         raise NotInTransaction(f"This SQLAlchemy connection runs in AUTOCOMMIT, outside any transaction. {_ADVICE}")
 
 
+def _changed(operation: Operation[Any], answer: Any) -> list[NewJob]:
+    """The jobs that were added, or that have replaced one. Others were there before, and stay."""
+    stored = answer if isinstance(answer, list) else [answer]
+    return [job for job, each in zip(operation.jobs, stored, strict=False) if not each.existed or each.replaced]
+
+
 def _sqlalchemy_text(operation: Operation[Any]) -> Any:
     from sqlalchemy import text
 
@@ -144,8 +154,11 @@ class _Session:
         self._session = session
 
     def run(self, operation: Operation[T]) -> T:
-        _check_sqlalchemy(self._session.connection())
-        return operation.decode(self._session.execute(_sqlalchemy_text(operation), _by_name(operation)).all())
+        connection = self._session.connection()
+        _check_sqlalchemy(connection)
+        answer = operation.decode(self._session.execute(_sqlalchemy_text(operation), _by_name(operation)).all())
+        expect_commit(connection, _changed(operation, answer))
+        return answer
 
 
 class _Connection:
@@ -156,7 +169,9 @@ class _Connection:
 
     def run(self, operation: Operation[T]) -> T:
         _check_sqlalchemy(self._connection)
-        return operation.decode(self._connection.execute(_sqlalchemy_text(operation), _by_name(operation)).all())
+        answer = operation.decode(self._connection.execute(_sqlalchemy_text(operation), _by_name(operation)).all())
+        expect_commit(self._connection, _changed(operation, answer))
+        return answer
 
 
 class _AsyncSession:
@@ -166,10 +181,12 @@ class _AsyncSession:
         self._session = session
 
     async def run(self, operation: Operation[T]) -> T:
-        connection = await self._session.connection()
-        _check_sqlalchemy(connection.sync_connection)
+        connection = (await self._session.connection()).sync_connection
+        _check_sqlalchemy(connection)
         result = await self._session.execute(_sqlalchemy_text(operation), _by_name(operation))
-        return operation.decode(result.all())
+        answer = operation.decode(result.all())
+        expect_commit(connection, _changed(operation, answer), awaited=True)
+        return answer
 
 
 class _AsyncSQLAlchemy:
@@ -181,7 +198,9 @@ class _AsyncSQLAlchemy:
     async def run(self, operation: Operation[T]) -> T:
         _check_sqlalchemy(self._connection.sync_connection)
         result = await self._connection.execute(_sqlalchemy_text(operation), _by_name(operation))
-        return operation.decode(result.all())
+        answer = operation.decode(result.all())
+        expect_commit(self._connection.sync_connection, _changed(operation, answer), awaited=True)
+        return answer
 
 
 class _Django:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import asyncpg
 
 from ..errors import InvalidInput
-from .database import Connection, Database
+from .database import Connection, Database, cut_off
 
 T = TypeVar("T")
 
@@ -62,6 +62,11 @@ class Connections:
             connection, _ = self._idle.pop()
             self._open -= 1
             await connection.close(timeout=5)
+
+    def abandon(self) -> None:
+        """End the sessions of idle connections whose event loop is closed."""
+        while self._idle:
+            cut_off(self._idle.pop()[0])
 
     async def _take(self) -> Connection:
         while True:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+from asyncio.trsock import TransportSocket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +76,19 @@ def name_session(name: str) -> str:
 
 
 Connection = asyncpg.Connection
+
+
+def cut_off(connection: Connection) -> None:
+    """End the session of a connection whose event loop is closed, and which can therefore not be closed any more.
+
+    The server sees the end of the stream. The descriptor is freed with the connection. (uvloop has closed it already.)
+    """
+    transport = getattr(connection, "_transport", None)
+    stream = transport.get_extra_info("socket") if transport is not None else None
+    if isinstance(stream, TransportSocket):
+        with suppress(OSError):  # the server has closed it
+            stream.shutdown(socket.SHUT_RDWR)
+
 
 BAD_SETTING = (asyncpg.UndefinedObjectError, asyncpg.CantChangeRuntimeParamError, asyncpg.InvalidParameterValueError)
 """At a login, these errors are about the settings that were sent with it."""

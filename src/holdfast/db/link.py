@@ -16,7 +16,7 @@ import asyncpg
 
 from ..errors import Contended, Unreachable
 from . import pooler
-from .database import PIN_PLANS, Connection, Database, end_if_idle, in_one_line
+from .database import PIN_PLANS, Connection, Database, cut_off, end_if_idle, in_one_line
 
 log = logging.getLogger("holdfast.db")
 
@@ -39,7 +39,7 @@ def translate(error: BaseException) -> BaseException:
     """Return the error that callers handle: Contended, Unreachable, or the error itself."""
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
-        if state in _RETRY_STATES:
+        if state in _RETRY_STATES or _moved(error):
             return Contended(in_one_line(error))
         if state.startswith(_BROKEN_CLASSES):
             return Unreachable(in_one_line(error), alone=not state.startswith(_AWAY))
@@ -51,6 +51,11 @@ def translate(error: BaseException) -> BaseException:
     if isinstance(error, (OSError, asyncpg.InterfaceError)):
         return Unreachable(in_one_line(error))
     return error
+
+
+def _moved(error: asyncpg.PostgresError) -> bool:
+    """Was the partition of a row made while the row was on its way to the default one? The next try finds it."""
+    return isinstance(error, asyncpg.CheckViolationError) and error.constraint_name is None
 
 
 def backoff(failures: int) -> float:
@@ -116,6 +121,12 @@ class Link:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
+
+    def abandon(self) -> None:
+        """End the session, whose event loop is closed."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            cut_off(connection)
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -9,21 +9,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
-from uuid import UUID
-
-import asyncpg
 
 from holdfast.db.database import Connection
 
 from . import children
-from .journal import Journal, Tail
-from .scene import Scene, Screen, WorkerSeen
+from .buttons import Buttons
+from .front import MISSING, front, installed, interactive, show
+from .journal import Tail
+from .scene import Scene, Screen
 from .stage import Stage
+from .troupe import DemoError, Troupe
 
-WORKERS = 3
 FIRST_KILL = 1.0
 KILL_EVERY = 4.0
 """Seconds between kills; less when the demo is short."""
@@ -33,12 +32,12 @@ PATIENCE = 30.0
 """Seconds to wait for the first kill after `--seconds` have passed."""
 DRAIN = 60.0
 """Seconds for everything to end after the last order."""
-_FATE = "id, status::text, lease_generation, claimed_by, extract(epoch from claimed_at)::float8 as claimed_at"
+GENTLE = 25
+"""Orders per second, on the open stage."""
 RECOUNT = Path(__file__).with_name("recount.py")
 
-
-class DemoError(Exception):
-    """The demo could not continue; the message says why."""
+Found = dict[str, dict[str, float]]
+"""What the recount found."""
 
 
 class Conductor:
@@ -47,48 +46,50 @@ class Conductor:
         self._seconds = scene.total
         self._screen = screen
         self.scene = scene
-        self._workers = [children.worker(n + 1, stage.environment, stage.folder) for n in range(WORKERS)]
-        self._seen = [WorkerSeen(worker.name) for worker in self._workers]
+        self.troupe = Troupe(stage.schema, stage.environment, stage.folder, scene)
+        self.buttons = Buttons(stage, scene, self.troupe)
         self._producer = children.producer(stage.environment, stage.folder)
-        self._kill_log = Journal(stage.folder / "kills.log")
         self._orders_log = Tail(stage.folder / "producer.log")
-        self._effects_log = Tail(stage.folder / "effects.log")
-        self._begun: dict[str, dict[str, Any]] = {}
-        """Receipts whose handler has started and not finished, by job."""
-        self._held: dict[UUID, int] = {}
-        """Rows that killed workers held, with their generation, until the jobs have ended."""
-        self._victims: dict[UUID, tuple[str, float, int]] = {}
-        """The jobs that killed workers were running: a short name, the time of the kill, the generation."""
-        self._names: dict[str, int] = {}
-        """The index of our worker, by its id in the registry."""
         self._began = 0.0
         self._last = (0.0, 0)
 
-    async def run(self) -> dict[str, dict[str, float]]:
-        """Run the whole demo; return what the recount found."""
-        try:
+    async def run(self, dashboard: bool, verdict: Callable[[Found], bool]) -> Found:
+        """Run the whole demo; return what the recount found.
+
+        `verdict` gets it, too, as soon as it is known, and says whether the stage is to stay open after that. It then
+        does until this is cancelled.
+        """
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._clear)
             self.scene.server = await self._stage.prepare()
-            self.scene.workers = self._seen
+            if dashboard:
+                await self._open_front(stack)
             self._screen.announce(self.scene, "starting three workers")
             connection = await self._stage.connect()
             try:
                 await self._play(connection)
             finally:
                 await connection.close()
-            return await self._recount()
-        finally:
-            await self._clear()
+            found = await self._recount()
+            if verdict(found):
+                await self._stay()
+            return found
+
+    async def _open_front(self, stack: AsyncExitStack) -> None:
+        if installed():
+            self.scene.dashboard = await stack.enter_async_context(front(self.buttons))
+            self.troupe.tolerant = True
+            if self._screen.live and interactive():
+                show(self.scene.dashboard)
+        else:
+            self.scene.dashboard = MISSING
+        self._screen.announce(self.scene, f"dashboard {self.scene.dashboard}")
 
     async def _play(self, connection: Connection) -> None:
-        for worker in self._workers:
-            worker.start()
+        self.troupe.start()
         await self._all_ready(connection)
-        self._producer.start()
-        while not self._orders_log.read():
-            self._check_producer()
-            await asyncio.sleep(0.02)
+        await self._open("orders come in")
         self._began = time.monotonic()
-        self.scene.act = "orders come in"
         self.scene.tell("orders come in; every few seconds, a worker is killed (SIGKILL)")
         watching = asyncio.create_task(self._watch())
         try:
@@ -103,13 +104,18 @@ class Conductor:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
         await self._look(connection)
-        for worker in self._workers:
-            worker.ask_to_end()
-        for worker, seen in zip(self._workers, self._seen, strict=True):
-            seen.state = "ended" if await worker.wait(20) else "did not end"
+        await self.troupe.end()
+        self.scene.act = "counting"
         self._screen.show(self.scene)
 
-    # Killing
+    async def _open(self, act: str) -> None:
+        """Let orders come in, and people press buttons."""
+        self._producer.start()
+        while not self._orders_log.read():
+            self._check_producer()
+            await asyncio.sleep(0.02)
+        self.scene.act = act
+        self.buttons.open = True
 
     async def _kill_workers(self, connection: Connection, watching: asyncio.Task[None]) -> None:
         """Kill one worker after the other, each in the middle of a job, until the orders stop."""
@@ -121,75 +127,37 @@ class Conductor:
             if watching.done():
                 watching.result()
             self._check_producer()
-            if self._elapsed >= next_at and await self._try_kill(connection, target % WORKERS):
+            if self._elapsed >= self._seconds and self.buttons.open:
+                await self.buttons.close(connection)  # what people pressed must not keep the demo from its end
+                await self.buttons.undo(connection)
+            if self._elapsed >= next_at and await self._strike(connection, target):
                 target += 1
                 next_at = self._elapsed + every
+        await self.buttons.close(connection)
 
-    async def _try_kill(self, connection: Connection, number: int) -> bool:
-        """Stop the worker; if it is running a job, send SIGKILL to its supervisor and its process at once.
+    async def _strike(self, connection: Connection, target: int) -> bool:
+        wanted = self.troupe.wanted
+        if len(wanted) < 2 or not self.troupe.all_run:
+            return False  # somebody must be left to take over
+        return await self.troupe.strike(connection, wanted[target % len(wanted)])
 
-        A stopped worker cannot end a job between the check and the kill, except by a statement that is already with the
-        server. So the recount asks for a later generation.
-        """
-        worker, seen = self._workers[number], self._seen[number]
-        if not all(other.state == "running" for other in self._seen):
-            return False  # two workers must be left to take over
-        self._read_effects()
-        running = [line for line in self._begun.values() if worker.owns(line["pid"])]
-        if not running:
-            return False
-        worker.signal_all(signal.SIGSTOP)
-        self._read_effects()
-        held = await self._held_by(connection, number)
-        victim = self._running_in(worker, held)
-        if victim is None:
-            worker.signal_all(signal.SIGCONT)
-            return False
-        await self._kill_log.write(
-            "killed", worker=worker.name, in_the_middle_of=victim["job"],
-            held=[{"id": str(row["id"]), "generation": row["lease_generation"], "kind": row["kind"]} for row in held],
-        )  # fmt: skip
-        await worker.kill()
-        self._note_kill(seen, victim, held)
-        worker.start()
-        return True
+    # The open stage
 
-    def _running_in(self, worker: children.ChildProcess, held: Sequence[asyncpg.Record]) -> dict[str, Any] | None:
-        """Return a job that this worker holds and whose handler has started and not finished."""
-        fences = {(str(row["id"]), row["lease_generation"]) for row in held}
-        for line in self._begun.values():
-            if worker.owns(line["pid"]) and (line["job"], line["generation"]) in fences:
-                return line
-        return None
-
-    def _note_kill(self, seen: WorkerSeen, victim: dict[str, Any], held: Sequence[asyncpg.Record]) -> None:
-        self.scene.kills += 1
-        seen.kills += 1
-        seen.state, seen.pid, seen.held = "killed", 0, 0
-        self._held |= {row["id"]: row["lease_generation"] for row in held}
-        words = f"{victim['kind']} {victim['job'][-6:]}"
-        self._victims[UUID(victim["job"])] = (words, time.time(), victim["generation"])
-        jobs = "1 job" if len(held) == 1 else f"{len(held)} jobs"
-        self.scene.tell(f"killed {seen.name} while it ran {words}; it held {jobs}")
-        self._begun = {job: line for job, line in self._begun.items() if line["pid"] != victim["pid"]}
-
-    async def _held_by(self, connection: Connection, number: int) -> list[asyncpg.Record]:
-        await self._learn_names(connection)
-        names = [name for name, owner in self._names.items() if owner == number]
-        return list(
-            await connection.fetch(
-                f"select id, lease_generation, kind from {self._stage.schema}.inbox"
-                " where status = 'processing' and claimed_by = any ($1)",
-                names,
-            )
-        )
-
-    def _read_effects(self) -> None:
-        for line in self._effects_log.read():
-            if line["what"] == "begun":
-                self._begun[line["job"]] = line
-            elif line["what"] == "done":
-                self._begun.pop(line["job"], None)
+    async def _stay(self) -> None:
+        """Start all again, at a gentle pace, for those who want to press the buttons. Until cancelled."""
+        connection = await self._stage.connect()
+        try:
+            self.troupe.start()
+            await connection.execute(f"update {self._stage.schema}.schedules set paused_at = null")
+            gentle = {**self._stage.environment, "HOLDFAST_DEMO_PACE": str(GENTLE)}
+            self._producer = children.producer(gentle, self._stage.folder)
+            await self._open("the stage is yours")
+            while True:
+                await self._look(connection)
+                self._check_producer()
+                await asyncio.sleep(0.25)
+        finally:
+            await connection.close()
 
     # Watching
 
@@ -227,81 +195,14 @@ class Conductor:
             scene.orders += line["what"] == "committed"
             scene.rolled_back += line["what"] == "rolled back"
             scene.repeated += line["what"] == "repeated"
-        await self._look_at_workers(connection)
-        await self._look_after_kills(connection)
+        await self.troupe.look(connection)
+        await self.buttons.look(connection)
 
     def _note_rate(self) -> None:
         at, completed = self._last
         if self.scene.seconds - at >= 0.9:
             self.scene.rates.append((self.scene.completed - completed) / (self.scene.seconds - at))
             self._last = (self.scene.seconds, self.scene.completed)
-
-    async def _learn_names(self, connection: Connection) -> None:
-        for row in await connection.fetch(
-            f"select id, (metadata ->> 'pid')::int as pid, metadata @> '{{\"isolation\": true}}' as isolation"
-            f" from {self._stage.schema}.workers"
-        ):
-            if row["id"] not in self._names:
-                owner = next((n for n, worker in enumerate(self._workers) if worker.owns(row["pid"])), None)
-                if owner is not None:
-                    self._names[row["id"]] = owner
-                    if not row["isolation"]:
-                        self._seen[owner].pid = row["pid"]
-                        self._seen[owner].state = "running"
-
-    async def _look_at_workers(self, connection: Connection) -> None:
-        await self._learn_names(connection)
-        counts = await connection.fetch(
-            f"select claimed_by, count(*) as held from {self._stage.schema}.inbox"
-            " where status = 'processing' group by 1"
-        )
-        for seen in self._seen:
-            seen.held = 0
-        for row in counts:
-            owner = self._names.get(row["claimed_by"])
-            if owner is not None and self._alive(row["claimed_by"], owner):
-                self._seen[owner].held += row["held"]
-        self._look_at_processes()
-
-    def _look_at_processes(self) -> None:
-        for worker, seen in zip(self._workers, self._seen, strict=True):
-            if worker.killed:
-                continue  # ending, or ended and about to be restarted
-            if not worker.running:
-                raise DemoError(
-                    f"{worker.name} ended unexpectedly with code {worker.exit_code}."
-                    f" Its log ends with:\n{worker.log_tail()}"
-                )
-            if seen.state == "killed":
-                seen.state = "restarting"
-            if seen.state == "running" and not worker.owns(seen.pid):
-                seen.state = "crashed, restarting"
-                self.scene.tell(f"render_invoice crashed the process of {seen.name}; a new one starts")
-
-    def _alive(self, name: str, owner: int) -> bool:
-        return name.split("-")[-2] == str(self._seen[owner].pid)
-
-    async def _look_after_kills(self, connection: Connection) -> None:
-        """Find out what happened to the rows that killed workers held."""
-        if not self._held and not self._victims:
-            return
-        schema = self._stage.schema
-        ids = list(self._held.keys() | self._victims.keys())
-        rows = await connection.fetch(
-            f"select {_FATE} from {schema}.inbox where id = any ($1)"
-            f" union all select {_FATE} from {schema}.archive where id = any ($1)",
-            ids,
-        )
-        for row in rows:
-            id, generation = row["id"], row["lease_generation"]
-            ended = row["status"] in ("completed", "dead_letter")
-            if ended and id in self._held and generation >= self._held[id]:
-                self.scene.recovered += generation > self._held.pop(id)
-            if id in self._victims and row["claimed_by"] and generation > self._victims[id][2]:
-                words, at, _ = self._victims.pop(id)
-                owner = self._names.get(row["claimed_by"])
-                whom = self._workers[owner].name if owner is not None else "another worker"
-                self.scene.tell(f"{words}: claimed by {whom}, {row['claimed_at'] - at:.1f} s after the kill")
 
     # Beginning and end
 
@@ -311,11 +212,11 @@ class Conductor:
 
     async def _all_ready(self, connection: Connection) -> None:
         deadline = time.monotonic() + READY
-        while not all(seen.state == "running" for seen in self._seen):
-            await self._learn_names(connection)
-            for worker in self._workers:
-                if not worker.running or time.monotonic() > deadline:
-                    raise DemoError(f"{worker.name} did not start. Its log ends with:\n{worker.log_tail()}")
+        while not self.troupe.all_run:
+            await self.troupe.learn_names(connection)
+            for member in self.troupe.members:
+                if not member.child.running or time.monotonic() > deadline:
+                    raise DemoError(f"{member.child.name} did not start. Its log ends with:\n{member.child.log_tail()}")
             await asyncio.sleep(0.05)
 
     def _check_producer(self) -> None:
@@ -329,9 +230,10 @@ class Conductor:
         while await connection.fetchval(live) and time.monotonic() < deadline:
             if watching.done():
                 watching.result()
+            await self.buttons.undo(connection)  # the dashboard's other pages have buttons, too
             await asyncio.sleep(0.05)
 
-    async def _recount(self) -> dict[str, dict[str, float]]:
+    async def _recount(self) -> Found:
         done = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-P", str(RECOUNT), str(self._stage.folder), self._stage.schema],
@@ -343,14 +245,13 @@ class Conductor:
         )
         if done.returncode != 0:
             raise DemoError(f"The recount failed:\n{done.stderr[-2000:]}")
-        found: dict[str, dict[str, float]] = json.loads(done.stdout)
+        found: Found = json.loads(done.stdout)
         return found
 
     async def _clear(self) -> None:
         """End all processes and remove the schema, however the demo ended."""
-        for child in (self._producer, *self._workers):
-            child.signal_all(signal.SIGKILL)
-        for child in (self._producer, *self._workers):
-            await child.wait(10)
-        self._kill_log.close()
+        self._producer.signal_all(signal.SIGKILL)
+        await self.troupe.clear()
+        await self._producer.wait(10)
+        await self.buttons.end()
         await self._stage.remove()

@@ -10,10 +10,15 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from .conductor import Conductor
-from .scene import Scene, Screen, screen_for
-from .stage import Stage, stage
+from .conductor import Conductor, Found
+from .front import installed, interactive
+from .scene import Dark, Scene, screen_for
+from .stage import stage
 
+STAYS = """\
+The stage stays open, with fewer orders: press the buttons and watch the recovery.
+  {}
+Ctrl-C ends it and removes everything."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -24,21 +29,39 @@ class Interrupted(Exception):
         self.number = number
 
 
-def play(seconds: float, as_json: bool) -> dict[str, dict[str, float]]:
-    """Run the demo; return what the recount found. Everything is removed before this returns or raises."""
+def play(seconds: float, as_json: bool, dashboard: bool, tell: Callable[[Found], None]) -> Found:
+    """Run the demo; return what the recount found. Everything is removed before this returns or raises.
+
+    `tell` gets it as soon as it is known. In front of somebody, the stage then stays open until a signal comes.
+    """
     stop, scene = _Stop(), Scene(total=seconds)
     screen = screen_for(sys.stderr if as_json else sys.stdout, as_json)
+
+    def verdict(found: Found) -> bool:
+        screen.close()
+        tell(found)
+        stays = served and not as_json and installed() and interactive()
+        if stays:
+            print(f"\n{STAYS.format(scene.dashboard)}", flush=True)
+        return stays
+
+    served = dashboard and not isinstance(screen, Dark)
     try:
         with stop.listening():
             screen.announce(scene, "starting PostgreSQL")
             with stage() as place:
-                return asyncio.run(_perform(place, scene, screen, stop))
+                return asyncio.run(_perform(Conductor(place, scene, screen), stop, served, verdict))
     finally:
         screen.close()
 
 
-async def _perform(place: Stage, scene: Scene, screen: Screen, stop: _Stop) -> dict[str, dict[str, float]]:
-    conductor = Conductor(place, scene, screen)
+async def _perform(conductor: Conductor, stop: _Stop, served: bool, verdict: Callable[[Found], bool]) -> Found:
+    known: list[Found] = []
+
+    def heard(found: Found) -> bool:
+        known.append(found)
+        return verdict(found)
+
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -47,8 +70,10 @@ async def _perform(place: Stage, scene: Scene, screen: Screen, stop: _Stop) -> d
     if stop.asked:
         raise Interrupted(stop.asked)
     try:
-        return await conductor.run()
+        return await conductor.run(served, heard)
     except asyncio.CancelledError:
+        if known:  # it has told all that it had to tell
+            return known[0]
         raise Interrupted(stop.asked) from None
     finally:
         stop.call = _nothing

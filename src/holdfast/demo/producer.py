@@ -23,17 +23,19 @@ from holdfast.db.database import Database
 from holdfast.db.urls import resolve_pooler, resolve_url
 
 from . import shop
-from .journal import Journal
+from .journal import Journal, Tail
 
 CLIENTS = 8
-ORDERS_PER_SECOND = 300.0
+USUAL = 300.0
+PACE = float(os.environ.get("HOLDFAST_DEMO_PACE", USUAL))
+"""Orders per second."""
 ROLLED_BACK = 0.1
 REPEATED = 0.05
 POISON_EVERY = 40
 """Orders from one with a job that always fails to the next."""
-CRASH_EVERY = 15.0
+CRASH_EVERY = 15.0 * USUAL / PACE
 """Seconds from one job that crashes its process to the next."""
-FIRST_CRASH = 4.0
+FIRST_CRASH = 4.0 * USUAL / PACE
 ENOUGH = 600
 """Due jobs from which on the clients wait, so that the demo does not end with a long drain."""
 
@@ -45,12 +47,13 @@ class RolledBack(Exception):
 
 
 class Producer:
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], journal: Journal) -> None:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], journal: Journal, number: int) -> None:
         self._pool = pool
         self._journal = journal
         self._over = asyncio.Event()
         self._open = asyncio.Event()
-        self._number = 0
+        self._number = number
+        """Of the last order."""
         self._next_at = time.monotonic()
         self._crash_at = time.monotonic() + FIRST_CRASH
 
@@ -72,7 +75,7 @@ class Producer:
     async def _client(self) -> None:
         while not self._over.is_set():
             await self._open.wait()
-            self._next_at = max(self._next_at + 1 / ORDERS_PER_SECOND, time.monotonic() - 0.1)
+            self._next_at = max(self._next_at + 1 / PACE, time.monotonic() - 0.1)
             await asyncio.sleep(self._next_at - time.monotonic())
             if not self._over.is_set():
                 await self._order()
@@ -140,10 +143,12 @@ class Producer:
 
 
 async def main() -> None:
-    journal = Journal(shop.FOLDER / "producer.log")
+    path = shop.FOLDER / "producer.log"
+    number = max((line["order"] for line in Tail(path).read() if line["what"] == "intent"), default=0)
+    journal = Journal(path)
     database = Database(resolve_url(os.environ["HOLDFAST_DATABASE_URL"]), pooler=resolve_pooler())
     async with database.pool("producer", max_size=CLIENTS + 4) as pool:
-        await Producer(pool, journal).run()
+        await Producer(pool, journal, number).run()
     journal.close()
 
 

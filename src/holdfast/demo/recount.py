@@ -11,7 +11,8 @@ What is counted:
     completed               of these: archived as completed, with their effect
     dead_letter             of these: dead letters
     lost                    all others: missing, completed without their effect, or not ended in time; and jobs of
-                            committed orders that are not in the table; and slots of the schedule without an effect
+                            committed orders that are not in the table; and slots of the schedule without an effect.
+                            Jobs that somebody cancelled or discarded in the dashboard are not counted
     duplicate_effects       second effects of a job in the database; second letters of a receipt; runs of a `once`
                             block after its marker was written; effects of attempts that failed; second jobs under one
                             idempotency key; second effects of a slot
@@ -121,9 +122,7 @@ def recount(evidence: Evidence) -> dict[str, dict[str, float]]:
     rows: dict[Name, list[Row]] = {}
     for row in evidence.rows:
         rows.setdefault((row.order, row.kind), []).append(row)
-    slots = Counter(order for order, kind in evidence.effects if kind == SCHEDULED)
-    slots_missing = len(range(min(slots), max(slots) + 1, PERIOD)) - len(slots) if slots else 0
-    slots_twice = sum(slots.values()) - len(slots)
+    slots, slots_missing, slots_twice = _slots(evidence)
     in_tables = Counter(name for name in evidence.effects if name[1] != SCHEDULED)
     letters = _letters(evidence.witnessed)
     seen = in_tables + Counter({name: len(keys) for name, keys in letters.items()})
@@ -138,19 +137,15 @@ def recount(evidence: Evidence) -> dict[str, dict[str, float]]:
     ghost_orders = evidence.orders & books.rolled_back
 
     completed = ends["completed"]
+    duplicates = repeats_of_rows + second_letters + after_marker + failed_effects + second_jobs
     last = max((row.finished for row in evidence.rows if row.finished is not None), default=books.began)
     return {
         "numbers": {
             "enqueued": len(books.committed),
             "completed": completed,
             "dead_letter": ends["dead_letter"],
-            "lost": len(books.committed) - completed - ends["dead_letter"] + slots_missing,
-            "duplicate_effects": repeats_of_rows
-            + second_letters
-            + after_marker
-            + failed_effects
-            + second_jobs
-            + slots_twice,
+            "lost": len(books.committed) - completed - ends["dead_letter"] - ends["by hand"] + slots_missing,
+            "duplicate_effects": duplicates + slots_twice,
             "recovered_after_kill": _recovered(evidence),
             "rolled_back_jobs_found": len(ghosts) + len(ghost_orders),
             "jobs_per_second": round(completed / max(last - books.began, 0.001), 1),
@@ -165,11 +160,12 @@ def recount(evidence: Evidence) -> dict[str, dict[str, float]]:
             "letters": len(letters),
             "absorbed_repeats": absorbed,
             "rows_written": sum(in_tables.values()),
+            "by_hand": ends["by hand"],
             "lost_missing": ends["missing"],
             "lost_without_effect": ends["without effect"],
             "lost_unfinished": ends["unfinished"],
             "lost_order": ends["order missing"],
-            "slots": len(slots),
+            "slots": slots,
             "slots_missing": slots_missing,
             "slots_twice": slots_twice,
             "second_jobs": second_jobs,
@@ -177,6 +173,13 @@ def recount(evidence: Evidence) -> dict[str, dict[str, float]]:
             "seconds": round(last - books.began, 1),
         },
     }
+
+
+def _slots(evidence: Evidence) -> tuple[int, int, int]:
+    """How many slots of the schedule have a job; how many in between have none; how many jobs are second ones."""
+    slots = Counter(order for order, kind in evidence.effects if kind == SCHEDULED)
+    missing = len(range(min(slots), max(slots) + 1, PERIOD)) - len(slots) if slots else 0
+    return len(slots), missing, sum(slots.values()) - len(slots)
 
 
 def _end(name: Name, id: str, rows: Sequence[Row], effects: int, evidence: Evidence) -> str:
@@ -190,6 +193,8 @@ def _end(name: Name, id: str, rows: Sequence[Row], effects: int, evidence: Evide
             return "completed" if effects and name[1] not in POISON else "without effect"
         case "dead_letter":
             return "dead_letter"
+        case "cancelled" | "discarded":
+            return "by hand"
         case _:
             return "unfinished"
 

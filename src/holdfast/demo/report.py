@@ -29,7 +29,7 @@ def summary(numbers: Numbers, details: Numbers) -> str:
                         " crash their process"),
         ("recovered_after_kill", f"of the {d['held_when_killed']} jobs that workers held when they were killed"
                                  f" ({kills} with SIGKILL, supervisor and process at once). Other workers ran them"),
-        ("lost", "committed jobs that did not end, or ended without their effect"),
+        ("lost", f"committed jobs that did not end, or ended without their effect{_by_hand(details)}"),
         ("duplicate_effects", "effects that happened twice, effects of failed attempts, second jobs with the same"
                               " idempotency key"),
         ("rolled_back_jobs_found", f"jobs, orders or effects of the {d['rolled_back']} transactions that were rolled"
@@ -61,6 +61,13 @@ WORDS = {
 def _row(value: float, word: str, text: str) -> str:
     first = f"{value:>8,.0f}  {word:<14}"
     return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
+
+
+def _by_hand(details: Numbers) -> str:
+    if not details["by_hand"]:
+        return ""
+    were, are = ("was", "is") if details["by_hand"] == 1 else ("were", "are")
+    return f"; {details['by_hand']:,.0f} that {were} cancelled or discarded by hand {are} not counted"
 
 
 def _window(absorbed: int) -> str:

@@ -21,9 +21,25 @@ class WorkerSeen:
     kills: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A transaction that was left open on purpose."""
+
+    pid: int
+    """Of its session."""
+    seconds: float
+    xids: int
+    """Transactions since then."""
+    dead_rows: int
+    """Of the inbox, that vacuum has not removed."""
+
+
 @dataclass(slots=True)
 class Scene:
     server: str = ""
+    dashboard: str = ""
+    """Its address, or why there is none."""
+    pin: Pinned | None = None
     seconds: float = 0.0
     total: float = 0.0
     act: str = "starting"
@@ -77,6 +93,8 @@ def draw(scene: Scene, width: int) -> list[str]:
         f"  kills       {scene.kills:>8,}     {scene.recovered:,} jobs recovered        dead letters {scene.dead:,}",
         "",
     ]
+    if scene.dashboard:
+        lines.insert(2, f"  dashboard   {scene.dashboard}")
     for seen in scene.workers:
         pid = f"pid {seen.pid}" if seen.pid else ""
         held = f"{seen.held:>4} jobs held" if seen.state == "running" else ""

@@ -16,12 +16,14 @@ SCRIPT = Path(__file__).with_name("reaper_process.py")
 
 
 class Reaper:
-    """The reaper of a folder. When it is closed or this process ends, it stops what it runs and removes all."""
+    """The reaper of a folder. When it is closed or this process ends, it stops what it runs, and removes the folder
+    unless it is to keep it.
+    """
 
-    def __init__(self, folder: Path, account: Account, log: int) -> None:
+    def __init__(self, folder: Path, account: Account, log: int, keep: bool = False) -> None:
         who = [str(account.uid), str(account.gid)] if account.switch else ["", ""]
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(SCRIPT), str(os.getpid()), str(folder), *who],
+            [sys.executable, "-I", "-S", str(SCRIPT), str(os.getpid()), str(folder), *who, "keep" if keep else ""],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -2,7 +2,8 @@
 
 It starts the processes that its owner asks for, one at a time. When the owner has ended, it cleans up and ends.
 
-Arguments: the owner's pid, the folder to remove, and the uid and gid of the processes to start (empty: our own).
+Arguments: the owner's pid, the folder to remove, the uid and gid of the processes to start (empty: our own), and
+whether to keep the folder (empty: no).
 Standard input: one JSON array, an argument list, per line. When it closes, the owner has ended.
 Standard output: lines ``{"pid": …}`` after a start, ``{"exit": …}`` after the end, ``{"error": …}`` if it failed.
 Standard error: the log file, which the started processes inherit.
@@ -25,8 +26,9 @@ GRACE = 10.0  # seconds for each step of the clean-up
 
 
 class ReaperProcess:
-    def __init__(self, owner: int, folder: Path, uid: int | None, gid: int | None) -> None:
+    def __init__(self, owner: int, folder: Path, uid: int | None, gid: int | None, keep: bool) -> None:
         self.owner = owner
+        self.keep = keep
         self.folder = folder
         self.uid = uid
         self.gid = gid
@@ -77,6 +79,10 @@ class ReaperProcess:
             os.write(1, json.dumps(message).encode() + b"\n")
 
     def clean_up(self) -> None:
+        if self.keep:
+            if self.child is not None:
+                self.end(self.child, signal.SIGINT)
+            return
         if self.child is not None:
             self.end(self.child)
             self.free_shared_memory()
@@ -86,17 +92,18 @@ class ReaperProcess:
             if self.folder.exists():
                 time.sleep(0.02)
 
-    def end(self, child: subprocess.Popen[bytes]) -> None:
-        """Shut down immediately; the data are not needed any more."""
+    def end(self, child: subprocess.Popen[bytes], *first: signal.Signals) -> None:
+        """Shut down immediately, because the data are not needed any more; or first try to do so in order."""
         if child.poll() is not None:
             return
-        child.send_signal(signal.SIGQUIT)
-        child.send_signal(signal.SIGCONT)
-        try:
-            child.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+        for number in (*first, signal.SIGQUIT):
+            child.send_signal(number)
+            child.send_signal(signal.SIGCONT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(GRACE)
+                return
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
 
     def free_shared_memory(self) -> None:
         """After a crash, shared memory segments remain. Only a new start on the same data finds and removes them."""
@@ -121,8 +128,8 @@ def main() -> None:
     # Handlers, not SIG_IGN, because started processes would inherit SIG_IGN.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, lambda *_: None)
-    owner, folder, uid, gid = sys.argv[1:]
-    ReaperProcess(int(owner), Path(folder), int(uid) if uid else None, int(gid) if gid else None).run()
+    owner, folder, uid, gid, keep = sys.argv[1:]
+    ReaperProcess(int(owner), Path(folder), int(uid) if uid else None, int(gid) if gid else None, bool(keep)).run()
 
 
 if __name__ == "__main__":

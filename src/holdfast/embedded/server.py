@@ -2,11 +2,7 @@
 
 import contextlib
 import os
-import random
-import secrets
 import signal
-import socket
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,26 +10,30 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
-from holdfast.embedded.account import Account, server_account
-from holdfast.embedded.binaries import Binaries, find_bin_folder, prepare, require_bin_folder
+from holdfast.embedded.cluster import START_SECONDS, SUPERUSER, Cluster, TemporaryCluster
 from holdfast.embedded.errors import EmbeddedPostgresError
+from holdfast.embedded.kept import KeptCluster
 from holdfast.embedded.processes import crash
-from holdfast.embedded.reaper import Reaper
 
-SUPERUSER = "postgres"
 OURS = frozenset({"port", "listen_addresses", "unix_socket_directories", "data_directory"})
-START_SECONDS = 60.0
 STOP_SECONDS = 60.0
-SOCKET_PATH_LIMIT = 100  # the kernel's is 104 on macOS, 108 on Linux
 
 
 class EmbeddedPostgres:
     """A private Postgres server that runs until the end of the ``with`` block, and never longer than this process.
 
-    ``settings`` are Postgres settings by name. All methods block; in async code, call them in a thread.
+    ``settings`` are Postgres settings by name. ``parent_folder`` is where its folder is made, instead of the temporary
+    folder: on a file system in memory, such as ``/dev/shm``, tests run much faster. With ``keep``, a folder, the data
+    are there, and stay for the next time. All methods block; in async code, call them in a thread.
     """
 
-    def __init__(self, settings: Mapping[str, str | int] | None = None, bin_folder: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str | int] | None = None,
+        bin_folder: str | Path | None = None,
+        parent_folder: str | Path | None = None,
+        keep: str | Path | None = None,
+    ) -> None:
         self._settings = dict(settings or {})
         reserved = OURS & self._settings.keys()
         if reserved:
@@ -41,7 +41,9 @@ class EmbeddedPostgres:
                 f"The embedded Postgres sets {', '.join(sorted(reserved))} itself; remove it from settings."
             )
         self._wanted_bin_folder = bin_folder
-        self._cluster: _Cluster | None = None
+        self._parent_folder = parent_folder
+        self._keep = keep
+        self._cluster: Cluster | None = None
         self._pid: int | None = None
 
     def __enter__(self) -> Self:
@@ -106,7 +108,7 @@ class EmbeddedPostgres:
         if self._pid is not None:
             return
         if self._cluster is None:
-            self._cluster = _Cluster(self._wanted_bin_folder)
+            self._cluster = self._make()
         cluster = self._cluster
         try:
             self._pid = self._launch(cluster)
@@ -145,7 +147,7 @@ class EmbeddedPostgres:
             raise EmbeddedPostgresError(f"Postgres (pid {pid}) did not end after SIGKILL.")
 
     def close(self) -> None:
-        """Stop, and remove the data. Does nothing in a fork of the process that created the server."""
+        """Stop, and remove the data unless they are kept. Does nothing in a fork of the process that made it."""
         cluster, self._cluster = self._cluster, None
         if cluster is None or cluster.owner != os.getpid():
             return
@@ -156,14 +158,19 @@ class EmbeddedPostgres:
         """Return the end of the log of initdb and the server."""
         return self._prepared().log_tail(limit)
 
-    def _prepared(self) -> "_Cluster":
+    def _make(self) -> Cluster:
+        if self._keep is not None:
+            return KeptCluster(Path(self._keep), self._wanted_bin_folder)
+        return TemporaryCluster(self._wanted_bin_folder, self._parent_folder)
+
+    def _prepared(self) -> Cluster:
         if self._cluster is None:
             raise EmbeddedPostgresError(
                 "The embedded Postgres is not started; use it as `with EmbeddedPostgres() as …`."
             )
         return self._cluster
 
-    def _launch(self, cluster: "_Cluster") -> int:
+    def _launch(self, cluster: Cluster) -> int:
         pid = cluster.reaper.spawn(cluster.command(self._settings))
         deadline = time.monotonic() + START_SECONDS
         while not cluster.is_ready(pid):
@@ -179,119 +186,3 @@ class EmbeddedPostgres:
                     f"{cluster.log_tail(2000)}"
                 )
         return pid
-
-
-class _Cluster:
-    """What outlives a run of the server: folder, binaries, password, port and reaper."""
-
-    def __init__(self, bin_folder: str | Path | None) -> None:
-        account = server_account()
-        chosen = find_bin_folder() if bin_folder is None else require_bin_folder(Path(bin_folder), "bin_folder")
-        self.owner = os.getpid()
-        self.password = secrets.token_urlsafe(24)
-        self.port = _free_port()
-        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=_parent_folder(account)))
-        self.data = self.folder / "data"
-        self.sockets = self.folder / "sockets"
-        self._log = os.open(self.folder / "log", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        self.reaper = Reaper(self.folder, account, self._log)
-        try:
-            self._fill_folder(account)
-            self.binaries: Binaries = prepare(chosen, account, self.folder / "binaries")
-            self._initdb()
-        except BaseException:
-            self.close()
-            raise
-
-    def _fill_folder(self, account: Account) -> None:
-        """Create everything in the folder while it is ours, and then change its owner."""
-        password_file = self.folder / "password"
-        password_file.touch(0o600, exist_ok=False)
-        password_file.write_text(self.password + "\n")
-        self.data.mkdir(0o700)
-        self.sockets.mkdir(0o700)
-        if account.switch:
-            for path in (password_file, self.data, self.sockets, self.folder):
-                os.chown(path, account.uid, account.gid)
-
-    def _initdb(self) -> None:
-        password_file = self.folder / "password"
-        self.reaper.spawn(
-            [
-                str(self.binaries.folder / "initdb"),
-                f"--pgdata={self.data}",
-                f"--username={SUPERUSER}",
-                f"--pwfile={password_file}",
-                "--auth=scram-sha-256",
-                "--encoding=UTF8",
-                "--locale=C",
-                "--no-sync",  # a crash of the machine now loses nothing: nothing is stored yet
-                "--no-instructions",
-            ]
-        )
-        code = self.reaper.wait(START_SECONDS)
-        if code != 0:
-            what = f"did not end within {START_SECONDS:.0f} s" if code is None else f"ended with code {code}"
-            raise EmbeddedPostgresError(
-                f"initdb of Postgres {self.binaries.version} was expected to create a database, but {what}. "
-                f"Its output:\n{self.log_tail(2000)}"
-            )
-        password_file.unlink()
-
-    def command(self, settings: Mapping[str, str | int]) -> list[str]:
-        everything = {
-            **settings,
-            "listen_addresses": "127.0.0.1",
-            "port": self.port,
-            "unix_socket_directories": self.sockets,
-        }
-        options = [word for name, value in everything.items() for word in ("-c", f"{name}={value}")]
-        return [str(self.binaries.folder / "postgres"), "-D", str(self.data), *options]
-
-    def is_ready(self, pid: int) -> bool:
-        """Return whether the server is ready, as pg_ctl does: by lines 1 and 8 of the postmaster's pid file."""
-        try:
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
-        except FileNotFoundError:
-            return False
-        return len(lines) >= 8 and lines[0] == str(pid) and lines[7].strip() == "ready"
-
-    def log_tail(self, limit: int) -> str:
-        size = os.fstat(self._log).st_size
-        return os.pread(self._log, limit, max(0, size - limit)).decode(errors="replace")
-
-    def close(self) -> None:
-        self.reaper.close()
-        os.close(self._log)
-
-
-def _parent_folder(account: Account) -> str:
-    """Return a temporary folder that the account can enter, with a path short enough for a socket."""
-    tried = dict.fromkeys([tempfile.gettempdir(), "/tmp", "/var/tmp"])  # noqa: S108
-    for parent in tried:
-        socket_path = f"{parent}/holdfast-pg-12345678/sockets/.s.PGSQL.12345.lock"
-        if len(os.fsencode(socket_path)) > SOCKET_PATH_LIMIT or not os.access(parent, os.W_OK | os.X_OK):
-            continue
-        if not account.switch or account.can_enter(parent):
-            return parent
-    raise EmbeddedPostgresError(
-        f"The embedded Postgres needs a temporary folder with a short path that {account.name} can enter; "
-        f"tried {', '.join(tried)}. Set TMPDIR to such a folder."
-    )
-
-
-def _free_port() -> int:
-    """Return a free port below the range from which the kernel assigns ports.
-
-    If a client keeps connecting to a port in that range while the server is down, the kernel may assign it that same
-    port as its own. The client then talks to itself, and the server cannot start again.
-    """
-    for _ in range(200):
-        port = random.randint(15_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise EmbeddedPostgresError("No free TCP port was found on 127.0.0.1 between 15000 and 32000.")

@@ -3,12 +3,18 @@
     sweep         expired leases: pending again, dead letters when no attempt is left, failed when they were cancelled
     bury          pending rows without an attempt left, and dead letters that hand-written SQL left half done
     archive       rows that hand-written SQL completed, and cancelled rows whose attempt died
+    expire        rows that have expired while they wait, and that nobody claims
     unblock       heads of ordered keys that are still blocked when nothing of their key is in processing
     disown        due rows of owned queues that their owner may not be able to run
     members       silent workers are marked as dead; those dead for long are deleted
     partitions    archive partitions a week ahead
-    retention     partitions older than archive_days dropped, and such rows of the default partition
+    retention     partitions past archive_days, or the days that tasks say, dropped; such rows of the default partition
     forget        idempotency keys and once() markers past their horizon
+    children      jobs that have ended without telling the workflow instance that waits for them
+    journal       bursts of dead letters are noted; rows of the journal past journal_days are forgotten
+    instances     what is left of workflow instances that have ended: steps, and signals that came while they ended
+    gauges        what is too dear to count when somebody asks: depth, claim age and others
+    minutes       what attempts did: after two days, ten minutes at a time; after two weeks, forgotten
 
 Each host asks once per interval which chores are due: one small statement. For each of these, in one transaction, it
 takes a transaction-scoped advisory lock, checks again when the chore last ran, works in a bounded batch, and notes that

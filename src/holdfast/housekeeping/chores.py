@@ -10,13 +10,15 @@ from typing import Any
 from uuid import UUID
 
 from ..db.database import Connection, Database
-from ..model.occurrences import Occurrences, Swept
+from ..model.occurrences import Expired, Occurrences, Swept
 
 BATCH = 1000
 SILENCE = 90.0
 """Seconds without a heartbeat after which a worker is marked as dead."""
 WHOLE_SWEEPS = 1 / 30
 """Share of the sweeps that start from the very beginning, for leases that were back-dated by hand."""
+WHOLE_EXPIRIES = 1 / 10
+"""The same, of the chore `expire`."""
 SLACK = timedelta(seconds=60)
 LOCKED_FOR = timedelta(minutes=10)
 """How long every sweep returns to rows that were locked; after that, only whole sweeps do. The transaction that locks
@@ -24,6 +26,15 @@ them keeps the index full of dead entries, and the floor is there to avoid walki
 KEY_BATCHES = 10
 """Most batches of keys that one batch of the chore looks at."""
 DAYS_AHEAD = 7
+MINUTE = timedelta(minutes=1)
+LATE = timedelta(seconds=5)
+"""Dead letters whose transactions commit within this time after their minute are counted."""
+BURST = 10
+"""Dead letters of one error group in a minute that are noted."""
+MOST_DEAD = 10_000
+"""Dead letters that are looked at, at most."""
+MOST_BURSTS = timedelta(hours=1)
+"""How far back bursts are looked for, if housekeeping has not run for longer."""
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 _LOWEST = UUID(int=0)
 
@@ -108,7 +119,25 @@ async def bury(turn: Turn) -> Done:
 
 
 async def archive(turn: Turn) -> Done:
-    return await _prune(turn, {"archive": _LOWEST})
+    return await _prune(turn, {"archive": _LOWEST, "archive_children": _LOWEST})
+
+
+async def expire(turn: Turn) -> Done:
+    """End what has expired while it waited, and unblock the next rows of its ordered keys.
+
+    A run looks from a minute before the last one on. Rows that come to wait long after they have expired, such as
+    retries, are ended by the claim, or by a run that looks from the very beginning.
+    """
+    whole = turn.floor is None or random.random() < WHOLE_EXPIRIES
+    floor, at = turn.rest or ((_BEGINNING, _BEGINNING) if whole else (turn.floor, turn.floor))
+    rows = await turn.run("expire", at, BATCH)
+    if rows:
+        turn.occurrences.expired([Expired(row["id"], row["kind"], row["queue"]) for row in rows])
+    if keys := sorted({(row["queue"], row["key"]) for row in rows if row["ordered"]}):
+        await turn.run("unblock", [queue for queue, _ in keys], [key for _, key in keys])
+    if len(rows) >= BATCH:
+        return Done(len(rows), floor, rest=(floor, max(row["expires_at"] for row in rows)))
+    return Done(len(rows), turn.now - SLACK)
 
 
 async def unblock(turn: Turn) -> Done:
@@ -161,6 +190,36 @@ async def forget(turn: Turn) -> Done:
     return await _prune(turn, dict.fromkeys(statements, _BEGINNING))
 
 
+async def instances(turn: Turn) -> Done:
+    return await _prune(turn, {"fold_instances": _LOWEST, "fold_steps": _LOWEST})
+
+
+async def children(turn: Turn) -> Done:
+    return await _prune(turn, {"tell_missed": _LOWEST})
+
+
+async def gauges(turn: Turn) -> Done:
+    """Measure what is too dear to count when somebody asks, and store it."""
+    ((measured, _, _),) = await turn.run("gauges")
+    return Done(measured)
+
+
+async def minutes(turn: Turn) -> Done:
+    """Keep minutes for two days, then ten minutes at a time, for two weeks."""
+    return await _prune(turn, {"merge_minutes": _BEGINNING, "forget_minutes": _BEGINNING})
+
+
+async def journal(turn: Turn) -> Done:
+    """Note bursts of dead letters, of whole minutes that are over; forget what is older than journal_days."""
+    if turn.rest is not None:
+        return await _prune(turn, turn.rest)
+    over = (turn.now - LATE).replace(second=0, microsecond=0)
+    since = max(turn.floor or over - MINUTE, over - MOST_BURSTS)
+    noted = await turn.run("note_bursts", since, over, BURST, MOST_DEAD) if since < over else []
+    done = await _prune(turn, {"forget_journal": _BEGINNING})
+    return Done(len(noted) + done.rows, max(over, since), done.rest)
+
+
 async def _prune(turn: Turn, statements: Mapping[str, Any]) -> Done:
     """Run a batch of each of the statements, from its start or from where the last batch ended.
 
@@ -179,10 +238,16 @@ CHORES = (
     Chore("sweep", 0, sweep, recovers=True),
     Chore("bury", 0, bury),
     Chore("archive", 0, archive),
+    Chore("expire", 0, expire),
     Chore("unblock", 0, unblock),
     Chore("disown", 0, disown),
     Chore("members", 0, members),
     Chore("partitions", 3600, partitions),
     Chore("retention", 3600, retention),
     Chore("forget", 60, forget),
+    Chore("children", 60, children),
+    Chore("instances", 3600, instances),
+    Chore("gauges", 0, gauges),
+    Chore("minutes", 3600, minutes),
+    Chore("journal", 60, journal),
 )

@@ -6,7 +6,8 @@ with old as materialized (
     select d.ctid
     from holdfast.archive_default d
     where d.ctid > $2
-      and d.finished_at < holdfast.clock() - make_interval(days => holdfast.setting('archive_days')::int + 1)
+      and d.finished_at < holdfast.clock() - make_interval(
+              days => coalesce(d.keep_days, (select holdfast.setting('archive_days')::int)) + 1)
     limit $1
 ),
 forgotten as (

@@ -25,8 +25,8 @@ RESCAN_MIN, RESCAN_MAX = 0.05, 0.2
 PATROL_EVERY = 30.0
 PATROL_CHUNK = 2000
 
-CLAIM, RANK, ABOUT = slice(13), 13, 14
-"""The columns of the free claim: the fields of a `Claim`, its rank, and in the last row an `About`."""
+CLAIM, RANK, WAITED, ABOUT = slice(14), 14, 15, 16
+"""The columns of the free claim: the fields of a `Claim`, its rank, how long it was due; in the last row an `About`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class FreeCourse(Course):
 def claims_of(worker: str, rows: list[asyncpg.Record]) -> list[Claim]:
     """The claims in the order in which they start; the rows come in the order of their places in the table."""
     rows.sort(key=itemgetter(RANK))
-    return [Claim(worker, *row[CLAIM]) for row in rows]
+    return [Claim(worker, *row[CLAIM], waited=row[WAITED]) for row in rows]  # type: ignore[misc]  # fourteen columns
 
 
 class _Patrol:

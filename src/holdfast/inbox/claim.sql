@@ -2,13 +2,16 @@
 -- Takes    $1–$4 lanes: queue, priority, floor (available_at, seq); $5 limit; $6 kinds, $7 {kind: [oldest, newest]}
 --          payload versions of kinds with others than version 1; $8 worker; $9 lease in seconds; $10 rescan?
 --          $11 also check for ordered rows?
--- Returns  one row per claim, in the order of their places, with a rank: priority, then arrival; and a last row with only
+-- Returns  one row per claim, in the order of their places, with a rank: priority, then arrival, and
+--          the seconds for which it was due ("waited"); and a last row with only
 --          "about", which holds as JSON: "at", the time; "paused" and "owned" queues; on a rescan "snapshot", the xids that
 --          are "running", and whether "suspects" wait; if asked for, whether ordered rows wait ("guarded"); how many rows
 --          it "found". Rows that changed between the scan's snapshot and their lock are not claimed: then it has
 --          found more than it returns. If it found as many as it wanted, the last lane that it "reached", and in
 --          "stops" where the scan of that lane stopped: [lane, available_at, seq].
---          A row that was cancelled while an earlier attempt ran is marked as such, and must not be run.
+--          A row that was cancelled while an earlier attempt ran is marked as such, and must not be run. Nor must one
+--          that has expired: "expires_in" is the seconds left, null if it cannot expire. Expired rows are claimed, to be
+--          ended; left out here, every scan would walk over them.
 --          Ordered and owned rows, and suspects, are left to claim_guarded.sql.
 -- Locks    the claimed rows, skipping locked ones. It waits only where Postgres itself does: two claims that reach a row
 --          in the moment in which a third commits lock that version one after the other, for the length of a statement.
@@ -56,12 +59,16 @@ claimed as (
     where i.ctid = any (array(select d.ctid from due d))
     returning i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts, i.kind, i.payload_version,
               i.payload::text as payload, i.queue, i.partition_key, i.headers::text as headers, i.idempotency_key,
-              i.cancel_requested_at is not null as cancelled, i.priority::bigint << 56 | i.seq as rank
+              i.cancel_requested_at is not null as cancelled,
+              case when isfinite(i.expires_at) then extract(epoch from i.expires_at - holdfast.clock())::float8 end as expires_in,
+              i.priority::bigint << 56 | i.seq as rank,
+              -- Not the difference of the times: before PostgreSQL 17, that of an infinite one is an error.
+              least(pg_catalog.date_part('epoch', holdfast.clock()) - pg_catalog.date_part('epoch', i.available_at), 3155760000::float8) as waited
 )
 select c.*, null::json as about
 from claimed c
 union all
-select null, null, null, null, null, null, null, null, null, null, null, null, null, null, pg_catalog.json_build_object(
+select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, pg_catalog.json_build_object(
        'at', holdfast.stamp(holdfast.clock()),
        'paused', array(select q.name from holdfast.queues q where q.paused_at is not null),
        'owned', array(select q.name from holdfast.queues q where q.owned),

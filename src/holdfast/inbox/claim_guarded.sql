@@ -4,7 +4,8 @@
 --          $15 rows to take; $16 one suspect instead?; $17 block?; $18–$22 as $6–$10 of claim.sql.
 -- Returns  a first row with "about", as JSON; then the claims, with their places.
 select c.id, c.lease_generation, c.fence, c.attempts, c.max_attempts, c.kind, c.payload_version, c.payload, c.queue,
-       c.partition_key, c.headers, c.idempotency_key, c.cancelled, c.ordered, c.available_at, c.seq, c.about
+       c.partition_key, c.headers, c.idempotency_key, c.cancelled, c.expires_in, c.ordered,
+       least(pg_catalog.date_part('epoch', holdfast.clock()) - pg_catalog.date_part('epoch', c.available_at), 3155760000::float8) as waited, c.available_at, c.seq, c.about
 from holdfast.claim_guarded(
     array(select row(l.queue, l.priority, l.owned, l.start_at, l.start_seq, l.hint_at, l.hint_seq)::holdfast.lane
           from unnest($1::text[], $2::smallint[], $3::boolean[], $4::timestamptz[], $5::bigint[], $6::timestamptz[], $7::bigint[])

@@ -100,6 +100,11 @@ class Claimer:
         """Claim up to `limit` rows of the vacated keys. The next rows of the others become claimable by everyone."""
         return await self._guarded.hand_over(link, limit)
 
+    @property
+    def locked_out(self) -> bool:
+        """Did others have all keys of the last hand-over locked?"""
+        return self._guarded.locked_out
+
     async def give_away(self, link: Link) -> None:
         """Make the next rows of the vacated keys claimable by everyone, also by workers that have passed them."""
         await self._guarded.give_away(link)

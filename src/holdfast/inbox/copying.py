@@ -29,12 +29,14 @@ def question(database: Database, terms: Terms, number: int) -> tuple[str, tuple[
 
 def form(number: int, terms: Terms, answer: Row) -> Lines | Bytes:
     """How to send `number` jobs. The time in the answer is the server's, taken after the transaction drew its xid."""
-    now, ordered, skips, owned = answer[:4]
+    now, ordered, skips, owned, expires_at = answer[:5]
     at = max(terms.at, now) if terms.at is not None else now + timedelta(seconds=terms.delay or 0)
     headers = msgspec.json.encode(terms.headers).decode() if terms.headers is not None else None
-    values = (terms.queue, terms.priority, terms.max_attempts, terms.version, headers, ordered, skips, owned)
+    values = (
+        terms.queue, terms.priority, terms.max_attempts, terms.version, headers, ordered, skips, owned, expires_at,
+    )  # fmt: skip
     said = {name: value for name, value in zip(COMMON, values, strict=True) if value != COMMON[name].usual}
-    return (Lines if number < BINARY_FROM else Bytes)({"available_at": at, **said})
+    return (Lines if number < BINARY_FROM else Bytes)({"available_at": at, "kind": terms.kind, **said})
 
 
 OF_EACH = ("id", "partition_key", "partition_bucket", "payload")
@@ -77,7 +79,7 @@ class Bytes:
     def __init__(self, common: dict[str, Any]) -> None:
         self.columns = (*OF_EACH, *common)
         fields = [
-            _instant(value) if name == "available_at" else COMMON[name].encode(value) for name, value in common.items()
+            ALWAYS[name](value) if name in ALWAYS else COMMON[name].encode(value) for name, value in common.items()
         ]
         self._same = b"".join(len(field).to_bytes(4, "big") + field for field in fields)
 
@@ -119,6 +121,8 @@ class Column(NamedTuple):
 
 _SMALLINT, _INT, _BOOLEAN = (struct.Struct(code).pack for code in ("!h", "!i", "!?"))
 
+ALWAYS: dict[str, Callable[[Any], bytes]] = {"available_at": _instant, "kind": str.encode}
+"""What is sent even if it is usual."""
 COMMON = {
     "queue": Column("default", str.encode),
     "priority": Column(1, _SMALLINT),
@@ -128,4 +132,5 @@ COMMON = {
     "ordered": Column(False, _BOOLEAN),
     "skips": Column(False, _BOOLEAN),
     "owned": Column(False, _BOOLEAN),
+    "expires_at": Column(None, _instant),
 }

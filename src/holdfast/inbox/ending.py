@@ -1,7 +1,9 @@
 """Write endings in batches: one statement per kind of outcome, each under the holds of its rows.
 
 A row that a statement does not return was lost, unless the answer to an earlier try of the same statement was lost.
-Then the rows that have ended under this very hold are looked up first.
+Then the rows that have ended under this very hold are looked up first. A completed job of a task with `keep=None` has
+no row to look up. But if it is gone, it has completed: every other ending leaves a row, and so does a job that waits or
+runs again. While its lease is renewed, no other worker can complete it. If one did, the job has completed all the same.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from typing import TypeVar, assert_never
 from uuid import UUID
 
 from ..db.runner import Runner
-from ..model.job import Holding
-from ..model.outcome import AttemptFailed, Completed, Ended, Final, HandedBack, Lost, Outcome, Snoozed
+from ..model.job import Claim, Holding
+from ..model.keep import NOTHING, THE_KEY, Keep, as_installed
+from ..model.outcome import DONE, AttemptFailed, Completed, Ended, Final, HandedBack, Lost, Outcome, Snoozed
 from ..model.report import Report
 from ..probes import probe
 
@@ -23,18 +26,32 @@ log = logging.getLogger("holdfast.worker")
 TRIES, AGAIN = 100, 0.01
 
 H = TypeVar("H", bound=Holding)
+V = TypeVar("V")
 Ending = tuple[H, Outcome]
 
 
-async def write(runner: Runner, endings: Sequence[Ending[H]], repeated: bool = False) -> Report[H]:
-    """Write the endings of one worker. `repeated`: an earlier try was sent, and no answer came."""
+async def write(
+    runner: Runner, endings: Sequence[Ending[H]], repeated: bool = False, keep: Keep[H] = as_installed
+) -> Report[H]:
+    """Write the endings of one worker. `repeated`: an earlier try was sent, and no answer came. `keep`: what is kept of
+    completed jobs."""
     report: Report[H] = Report()
+    ordered = sorted(endings, key=_by_id)
+    if ordered and keep is as_installed and _all_done([outcome for _, outcome in ordered]):
+        await _end(runner, ordered, repeated, keep, report)
+        return report
+    dropped: list[H] = []
     ended: list[Ending[H]] = []
+    expired: list[H] = []
     failed: list[tuple[H, AttemptFailed]] = []
     snoozed: list[tuple[H, Snoozed]] = []
     handed_back: list[H] = []
-    for held, outcome in sorted(endings, key=_by_id):
+    for held, outcome in ordered:
         match outcome:
+            case Completed() if keep(held) == NOTHING:
+                dropped.append(held)
+            case Ended(status=Final.EXPIRED):
+                expired.append(held)
             case Completed() | Ended():
                 ended.append((held, outcome))
             case AttemptFailed():
@@ -47,8 +64,12 @@ async def write(runner: Runner, endings: Sequence[Ending[H]], repeated: bool = F
                 report.lost.append(held)
             case _:
                 assert_never(outcome)
+    if dropped:
+        await _drop(runner, dropped, repeated, report)
     if ended:
-        await _end(runner, ended, repeated, report)
+        await _end(runner, ended, repeated, keep, report)
+    if expired:
+        await _expire(runner, expired, repeated, report)
     if failed:
         await _fail(runner, failed, report)
     if snoozed:
@@ -58,24 +79,57 @@ async def write(runner: Runner, endings: Sequence[Ending[H]], repeated: bool = F
     return report
 
 
+def _all_done(outcomes: list[Outcome]) -> bool:
+    """Is this the usual batch: completed jobs without results?"""
+    return outcomes.count(DONE) == len(outcomes)
+
+
 def _by_id(ending: Ending[H]) -> UUID:
     return ending[0].id
 
 
-def _holds(held: Iterable[H]) -> tuple[list[UUID], list[int]]:
+def _holds(held: Sequence[H]) -> tuple[list[UUID], list[int]]:
     """Ids and generations, as most statements take them."""
-    rows = list(held)
-    return [row.id for row in rows], [row.generation for row in rows]
+    return [row.id for row in held], [row.generation for row in held]
 
 
-async def _end(runner: Runner, endings: Sequence[Ending[H]], repeated: bool, report: Report[H]) -> None:
-    worker = endings[0][0].worker
-    ids, generations = _holds(held for held, _ in endings)
-    results = _unless_empty(outcome.result if isinstance(outcome, Completed) else None for _, outcome in endings)
-    statuses = _unless_empty(outcome.status.value if isinstance(outcome, Ended) else None for _, outcome in endings)
-    reasons = _unless_empty(outcome.last_error() if isinstance(outcome, Ended) else None for _, outcome in endings)
+async def _drop(runner: Runner, held: Sequence[H], repeated: bool, report: Report[H]) -> None:
+    """Complete jobs that leave no row."""
+    ids, generations = _holds(held)
     probe("complete.before")
-    rows = await runner.run("inbox", "complete", ids, generations, results, statuses, reasons, worker)
+    rows = await runner.run("inbox", "drop", ids, generations, held[0].worker)
+    probe("complete.after")
+    completed, late, done = rows[0]
+    report.late += late
+    if completed < len(held):
+        if repeated:
+            done += await _gone(runner, ids)
+        _note_lost(held, done, report)
+        completed = len(set(done))
+    report.completed += completed
+
+
+async def _gone(runner: Runner, ids: Sequence[UUID]) -> list[UUID]:
+    """Which of these jobs have completed and left no row: every other ending leaves one, as does a job that goes on."""
+    return [row[0] for row in await runner.run("inbox", "gone", ids)]
+
+
+async def _end(runner: Runner, endings: Sequence[Ending[H]], repeated: bool, keep: Keep[H], report: Report[H]) -> None:
+    worker = endings[0][0].worker
+    ids, generations = _holds([held for held, _ in endings])
+    outcomes = [outcome for _, outcome in endings]
+    if _all_done(outcomes):
+        outcomes = []
+    results = _unless_empty(outcome.result if isinstance(outcome, Completed) else None for outcome in outcomes)
+    statuses = _unless_empty(outcome.status.value if isinstance(outcome, Ended) else None for outcome in outcomes)
+    reasons = _unless_empty(outcome.last_error() if isinstance(outcome, Ended) else None for outcome in outcomes)
+    # What did not complete is always kept.
+    keeps = _unless_empty(
+        keep(held) if isinstance(outcome, Completed) else None
+        for held, outcome in (endings if keep is not as_installed else ())
+    )
+    probe("complete.before")
+    rows = await runner.run("inbox", "complete", ids, generations, results, statuses, reasons, worker, keeps)
     probe("complete.after")
     completed, late, done = rows[0]
     report.late += late
@@ -83,6 +137,8 @@ async def _end(runner: Runner, endings: Sequence[Ending[H]], repeated: bool, rep
     if completed < len(endings):
         if repeated:
             done += [row[0] for row in await runner.run("inbox", "confirm", ids, generations, worker)]
+            if unkept := [id for id, number in zip(ids, keeps, strict=False) if number == THE_KEY]:
+                done += await _gone(runner, unkept)
         there = set(done)
         written = [ending for ending in endings if ending[0].id in there]
         _note_lost((held for held, _ in endings), done, report)
@@ -92,20 +148,30 @@ async def _end(runner: Runner, endings: Sequence[Ending[H]], repeated: bool, rep
     report.failed += decided.count(Final.FAILED)
 
 
-def _unless_empty(values: Iterable[str | None]) -> list[str | None]:
+async def _expire(runner: Runner, held: Sequence[H], repeated: bool, report: Report[H]) -> None:
+    ids, generations = _holds(held)
+    worker = held[0].worker
+    done = {row[0] for row in await runner.run("inbox", "expire", ids, generations, worker)}
+    if len(done) < len(held) and repeated:
+        done |= {row[0] for row in await runner.run("inbox", "confirm", ids, generations, worker)}
+    report.expired.extend(row for row in held if row.id in done)
+    _note_lost(held, done, report)
+
+
+def _unless_empty(values: Iterable[V | None]) -> list[V | None]:
     """The values, or an empty list if all are null: the statement fills in nulls, and most jobs have no value."""
     listed = list(values)
     return listed if any(value is not None for value in listed) else []
 
 
 async def _fail(runner: Runner, endings: Sequence[tuple[H, AttemptFailed]], report: Report[H]) -> None:
-    ids, generations = _holds(held for held, _ in endings)
+    ids, generations = _holds([held for held, _ in endings])
     failures = [failed for _, failed in endings]
     probe("fail.before")
     rows = await runner.run(
-        "inbox", "fail", ids, generations, [each.last_error() for each in failures],
-        [each.record() for each in failures], [each.delay for each in failures], [each.give_up for each in failures],
-        [each.crashed for each in failures], endings[0][0].worker,
+        "inbox", "fail", ids, generations, [each.last_error() for each in failures], _records(endings),
+        [each.delay for each in failures], [each.give_up for each in failures], [each.crashed for each in failures],
+        endings[0][0].worker,
     )  # fmt: skip
     probe("fail.after")
     statuses = {row[0]: row[1] for row in rows}
@@ -115,13 +181,19 @@ async def _fail(runner: Runner, endings: Sequence[tuple[H, AttemptFailed]], repo
                 report.dead.append((held, failed.last_error()))
             case "failed":  # it was cancelled while it ran
                 report.cancelled += 1
+                report.stopped.append(held)
             case "pending":
                 report.retried += 1
     _note_lost((held for held, _ in endings), statuses, report)
 
 
+def _records(endings: Sequence[tuple[H, AttemptFailed]]) -> list[str]:
+    """With their error groups, if their kinds are known: not to the supervisor of a process that died."""
+    return [failed.record(kind=held.kind if isinstance(held, Claim) else None) for held, failed in endings]
+
+
 async def _snooze(runner: Runner, endings: Sequence[tuple[H, Snoozed]], report: Report[H]) -> None:
-    ids, generations = _holds(held for held, _ in endings)
+    ids, generations = _holds([held for held, _ in endings])
     delays = [snoozed.seconds for _, snoozed in endings]
     counted = [snoozed.counted for _, snoozed in endings]
     rows = await runner.run("inbox", "snooze", ids, generations, delays, counted, endings[0][0].worker)

@@ -26,7 +26,10 @@ def one(database: Database, job: NewJob) -> Operation[Stored]:
     id = str(job.id)
     key = job.key if job.key is not None else id
     return Operation(
-        database.sql("inbox", "enqueue"), (id, key, bucket(key), job.payload, *plain), lambda rows: Stored(job.id)
+        database.sql("inbox", "enqueue"),
+        (id, key, bucket(key), job.payload, *plain, job.terms.kind),
+        lambda rows: Stored(job.id),
+        (job,),
     )
 
 
@@ -65,6 +68,7 @@ def _many(database: Database, jobs: Sequence[NewJob]) -> Operation[list[Stored]]
         database.sql("inbox", "enqueue_many"),
         (ids, keys, [bucket(key) for key in keys], [job.payload for job in jobs], *_terms(jobs)),
         lambda rows: [Stored(job.id) for job in jobs],
+        jobs,
     )
 
 
@@ -82,6 +86,7 @@ def _once(database: Database, jobs: Sequence[NewJob], shape: Callable[[list[Stor
         ([str(job.id) for job in jobs], [job.key for job in jobs], [job.payload for job in jobs],
          [job.idempotency_key for job in jobs], *_terms(jobs)),
         decode,
+        jobs,
     )  # fmt: skip
 
 

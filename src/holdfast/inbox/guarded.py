@@ -36,7 +36,7 @@ PATROL_CHUNK = 500
 SLOW = 0.02
 """Seconds: a query that took longer is not repeated until the next patrol."""
 
-CLAIM, PLACE, ABOUT = slice(14), slice(14, 16), 16
+CLAIM, PLACE, ABOUT = slice(16), slice(16, 18), 18
 """Columns: the fields of a `Claim`, its place in the order, and in the first row an `About`."""
 
 Key = tuple[str, str]
@@ -56,6 +56,8 @@ class GuardedCourse(Course):
         self._density = 1.0
         """Recent average share of claimed rows among those looked at and not left."""
         self._vacated: dict[Key, None] = {}
+        self.locked_out = False
+        """Did others have all keys of the last hand-over locked?"""
         self._fallen: set[Key] = set()
         """Keys that were vacated since the last claim was sent."""
         self._passed: dict[Key, None] = {}
@@ -113,12 +115,14 @@ class GuardedCourse(Course):
 
     async def hand_over(self, link: Link, limit: int) -> list[Claim]:
         """Claim up to `limit` rows of the vacated keys. The next rows of the others become claimable by everyone."""
+        self.locked_out = False
         with self._taking_vacated() as vacated:
             vacated = await self._worth_a_look(vacated, link)
             if not vacated:
                 return []
             told, claims = await self._run(self.floor, vacated, 0, 0, limit, link=link)
         self._vacated.update((vacated[position - 1], None) for position in told.busy)
+        self.locked_out = len(told.busy) == len(vacated)
         for key in told.empty:
             self._passed.pop((key.queue, key.key), None)
         return claims

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
+import asyncpg
+
+from ..db.acting import actor, named
 from ..db.runner import Runner
 from ..errors import InvalidInput, NotFound
 
 BATCH = 1000
+TRIES = 10
+"""How often a batch is revived while producers add jobs of its unique keys. Ten in a row do not meet by chance."""
 
 
 async def cancel(runner: Runner, id: UUID, reason: str) -> str:
     """Cancel a job. 'cancelled': it has ended; 'processing': its handler is notified. Raises for a dead letter."""
-    rows = await runner.run("inbox", "cancel", id, reason)
+    rows = await runner.run("inbox", "cancel", id, reason, named())
     if not rows:
         raise NotFound(f"There is no live job {id}; it may have ended already")
     status = str(rows[0][0])
@@ -30,13 +35,22 @@ async def cancel_many(runner: Runner, ids: Iterable[UUID], reason: str) -> dict[
     """Cancel jobs; return the status of each that was cancelled, as `cancel` does. Leaves dead letters alone."""
     found: dict[UUID, str] = {}
     for batch in _batches(ids):
-        found |= {row["id"]: row["status"] for row in await runner.run("inbox", "cancel_many", batch, reason)}
+        found |= {row["id"]: row["status"] for row in await runner.run("inbox", "cancel_many", batch, reason, named())}
     return {id: status for id, status in found.items() if status != "dead_letter"}
 
 
 async def revive(runner: Runner, ids: Iterable[UUID]) -> list[UUID]:
     """Make dead letters pending again with a full set of attempts; return the ids of those revived."""
-    return await _each(runner, "revive", ids)
+    revived: list[UUID] = []
+    for batch in _batches(ids):
+        for tries_left in reversed(range(TRIES)):
+            try:
+                revived += [row[0] for row in await runner.run("inbox", "revive", batch, actor())]
+                break
+            except asyncpg.UniqueViolationError:  # a producer was faster; the next look sees its job
+                if not tries_left:
+                    raise
+    return revived
 
 
 async def discard(runner: Runner, ids: Iterable[UUID]) -> list[UUID]:
@@ -50,7 +64,7 @@ async def run_now(runner: Runner, ids: Iterable[UUID]) -> list[UUID]:
 
 
 async def _each(runner: Runner, verb: str, ids: Iterable[UUID]) -> list[UUID]:
-    return [row[0] for batch in _batches(ids) for row in await runner.run("inbox", verb, batch)]
+    return [row[0] for batch in _batches(ids) for row in await runner.run("inbox", verb, batch, actor())]
 
 
 def _batches(ids: Iterable[UUID]) -> Iterator[list[UUID]]:

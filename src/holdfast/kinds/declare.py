@@ -24,6 +24,10 @@ class Declared:
     retry: tuple[float, float, float, float] | None
     """Base, factor, cap and jitter, in seconds."""
     max_snoozes: int | None
+    keep: int | None
+    """For how many days a completed job is kept; 0: it leaves no row; None: as the setting archive_days says."""
+    workflow: bool = False
+    """Its jobs are instances of a workflow: to cancel one is to undo it."""
 
 
 async def declare(link: Link, tasks: Iterable[Declared]) -> None:
@@ -36,6 +40,8 @@ async def declare(link: Link, tasks: Iterable[Declared]) -> None:
         [msgspec.json.encode(task.arguments).decode() for task in ordered],
         *([each[n] for each in numbers] for n in range(4)),
         [task.max_snoozes for task in ordered],
+        [task.keep for task in ordered],
+        [task.workflow for task in ordered],
     )  # fmt: skip
     if rows:
         kind, app, theirs, ours = rows[0]

@@ -33,12 +33,24 @@ class Backoff:
     """A retry policy: `@hf.task(retry=Backoff(base="5s", cap="10m", give_up=(CardExpired,)))`.
 
     The delay after attempt n is `base * factor ** (n - 1)`, at most `cap`, plus a random part of up to `jitter` of it.
+
+    ```python
+    class CardExpired(Exception): ...
+
+
+    @hf.task(retry=Backoff(base="5s", cap="10m", give_up=(CardExpired,)))
+    async def collect(order_id: int) -> None: ...
+    ```
     """
 
     base: Duration = "2s"
+    """The delay after the first attempt."""
     factor: float = 2.0
+    """By which each delay is longer than the one before."""
     cap: Duration = "1h"
+    """The longest delay, without the random part."""
     jitter: float = 0.25
+    """The random part, at most, relative to the delay."""
     on: tuple[type[BaseException], ...] = (BaseException,)
     """Only these errors are retried; with any other, the job becomes a dead letter at once."""
     give_up: tuple[type[BaseException], ...] = ()

@@ -24,6 +24,11 @@ def substream(key: str, part: str | int, of: int = 8) -> str:
     Jobs then run in order and one at a time within each sub-stream only. As the part, choose what must stay in order:
     for example, the number of the order if the key is the tenant. With another `of`, parts go to other sub-streams, so
     change it only when no jobs of the key are waiting.
+
+    ```python
+    key = holdfast.substream("tenant:42", part=9182, of=8)
+    await send_receipt.options(key=key).enqueue(9182)
+    ```
     """
     check_key("key", key)
     if isinstance(part, bool) or not isinstance(part, str | int):

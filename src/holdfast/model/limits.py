@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,13 +15,23 @@ PRIORITIES = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes above which input is rejected."""
+    """Sizes above which input is rejected.
+
+    ```python
+    small = Holdfast(limits=Limits(payload_bytes=64 * 1024))
+    ```
+    """
 
     payload_bytes: int = 1024 * 1024
+    """Of the arguments of a job, and of its result, as JSON."""
     depth: int = 100
+    """Of lists and objects in each other, in arguments and results."""
     key_bytes: int = 512
+    """Of a key or an idempotency key."""
     name_characters: int = 128
+    """Of the name of a queue or a task."""
     error_bytes: int = 16 * 1024
+    """Of an error; a longer one is cut in the middle."""
 
 
 DEFAULT_LIMITS = Limits()
@@ -54,6 +65,17 @@ def check_text(field: str, value: object) -> str:
     except UnicodeEncodeError:
         raise InvalidInput(field, "contains half of a surrogate pair, which is not valid Unicode") from None
     return value
+
+
+def check_modules(field: str, names: object) -> tuple[str, ...]:
+    """Return the names of modules, checked: not of files, and not one text, whose letters would be taken for names."""
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise ConfigurationError(f"{field}: expected a list of modules, such as ['shop.tasks'], got {names!r}")
+    found = tuple(names)
+    for name in found:
+        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+            raise ConfigurationError(f"{field}: expected modules, such as shop.tasks, not files; got {name!r}")
+    return found
 
 
 def check_instant(field: str, value: object) -> datetime:

@@ -18,8 +18,9 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from .flow import AnyOutcome
 from .job import Claim, Hold, Holding
-from .outcome import AttemptFailed, Outcome
+from .outcome import AttemptFailed
 from .report import Report
 
 
@@ -36,6 +37,7 @@ class Part(StrEnum):
     HOUSEKEEPING = "housekeeping"
     SCHEDULES = "schedules"
     RECOVERY = "recovery"
+    WORKFLOWS = "workflows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,21 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
+class Unknown:
+    """A kind of jobs that wait in a queue, and that no live worker can run."""
+
+    queue: str
+    kind: str
+    version: int
+    rows: int
+    """How many wait, at least."""
+    more: bool
+    """Whether there may be more than that."""
+    app: str | None
+    """The application that declared the kind, if one did."""
+
+
+@dataclass(frozen=True, slots=True)
 class Swept:
     """A row whose lease expired, and its status since then."""
 
@@ -58,6 +75,15 @@ class Swept:
     worker: str
     generation: int
     status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A job that ended as expired while it waited."""
+
+    id: UUID
+    kind: str | None
+    queue: str
 
 
 class Subscriber:
@@ -82,6 +108,9 @@ class Subscriber:
 
     def registration_failed(self, worker: str, status: str, error: Exception) -> None:
         """The worker's new status could not be written to the registry."""
+
+    def kinds_unknown(self, waiting: Sequence[Unknown]) -> None:
+        """Jobs of these kinds wait in the worker's queues, and no live worker can run them. Not reported each time."""
 
     # Attempts
 
@@ -109,7 +138,7 @@ class Subscriber:
     def failed(self, claim: Claim, failure: AttemptFailed) -> None:
         """An attempt failed; its ending is not written yet."""
 
-    def ended(self, endings: Sequence[tuple[Claim, Outcome]], report: Report[Claim]) -> None:
+    def ended(self, endings: Sequence[tuple[Claim, AnyOutcome]], report: Report[Claim]) -> None:
         """The endings of these attempts are written, except those that the report calls lost."""
 
     def ending_lost(self, claim: Claim) -> None:
@@ -175,6 +204,9 @@ class Subscriber:
     def swept(self, rows: Sequence[Swept]) -> None:
         """The leases of these rows had expired."""
 
+    def expired(self, jobs: Sequence[Expired]) -> None:
+        """These jobs had waited past their expiry, and have ended. Those that a worker had claimed: see `ended`."""
+
     def session_ended(self, pid: int, name: str) -> None:
         """The session of an attempt whose lease had expired was ended."""
 
@@ -192,6 +224,23 @@ class Subscriber:
     def schedule_failed(self, schedule: str | None, error: Exception) -> None:
         """A schedule could not be fired, or with None, the search for those that are due. It is retried."""
 
+    # Routes
+
+    def routes_added(self, routes: Sequence[str]) -> None:
+        """These routes are new: events that were published before are not sent along them."""
+
+    def destination_away(self, route: str, destination: str, error: Exception) -> None:
+        """The destination of a route could not be connected to, again or for the first time. It is retried."""
+
+    def destination_back(self, route: str, destination: str) -> None:
+        """The destination of a route is connected again."""
+
+    def connection_lost(self, route: str, destination: str, rows: int, error: BaseException) -> None:
+        """The connection was lost with so many messages of unknown fate, which are sent again."""
+
+    def events_not_loaded(self, route: str, rows: int, error: Exception) -> None:
+        """The events of so many deliveries could not be read; they are handed back, and retried."""
+
     # Worker processes
 
     def stop_requested(self, signal: str, now: bool) -> None:
@@ -206,11 +255,15 @@ class Subscriber:
     def process_killed(self, pid: int) -> None:
         """A worker process did not end in time, and was killed."""
 
-    def process_ended(self, pid: int, worker: str) -> None:
+    def process_ready(self, pid: int, worker: str, isolation: bool) -> None:
+        """The worker of a process is registered and begins to claim."""
+
+    def process_ended(self, pid: int, worker: str, isolation: bool) -> None:
         """A worker process has drained and ended."""
 
-    def process_died(self, pid: int, worker: str, how: str, started: int) -> None:
-        """A worker process ended with an error, or with rows; `started` attempts ran. No `worker`: not ready yet."""
+    def process_died(self, pid: int, worker: str, how: str, started: int, held: int) -> None:
+        """A worker process ended with an error, or with rows: it held so many, and `started` attempts ran. No `worker`:
+        it was not ready yet."""
 
     def recovered(self, worker: str, report: Report[Hold]) -> None:
         """What a process that died had started is written as failed, and the rest is handed back."""

@@ -16,12 +16,14 @@ What the worker makes of that is an `Outcome`, and each has one statement (inbox
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
 
 from .durations import Duration, seconds
+from .grouping import group_of, place_of
 from .limits import DEFAULT_LIMITS, Limits
 
 
@@ -39,22 +41,35 @@ class Snooze(_Ending):
     """Run this job again after `delay`; the attempt is given back. Return it or raise it.
 
     What a handler with a `TxContext` wrote commits if it is returned, and is rolled back if it is raised.
+
+    ```python
+    @hf.task
+    async def wait_for_bank(transfer: int) -> Snooze | None:
+        return Snooze("10m") if transfer > 0 else None
+    ```
     """
 
     __match_args__ = ("delay",)
-    gives_attempt_back = True
-    """So it cannot replace a handler's error; see `middleware`."""
+    gives_attempt_back = True  # so it cannot replace a handler's error; see `middleware`
 
     def __init__(self, delay: Duration) -> None:
         seconds(delay, "Snooze.delay")
         super().__init__(delay)
         self.delay = delay
+        """Until it runs again."""
 
 
 class Fail(_Ending):
     """End this job as failed, permanently: it is not retried, and not a dead letter. Return it or raise it.
 
     What a handler with a `TxContext` wrote commits if it is returned, and is rolled back if it is raised.
+
+    ```python
+    @hf.task
+    async def refund(order_id: int) -> None:
+        if order_id < 0:
+            raise Fail("there is no such order")
+    ```
     """
 
     __match_args__ = ("reason",)
@@ -62,12 +77,19 @@ class Fail(_Ending):
     def __init__(self, reason: str = "failed by its handler") -> None:
         super().__init__(reason)
         self.reason = reason
+        """Kept with the job."""
 
 
 class Retry(_Ending):
     """Fail this attempt, and run the next one after exactly `delay`. Raise it; it costs an attempt.
 
     What a handler with a `TxContext` wrote is rolled back. Without attempts left, the job becomes a dead letter.
+
+    ```python
+    @hf.task
+    async def ask_partner(order_id: int) -> None:
+        raise Retry("30s", "the partner answered 429")
+    ```
     """
 
     __match_args__ = ("delay", "reason")
@@ -76,7 +98,9 @@ class Retry(_Ending):
         seconds(delay, "Retry.delay")
         super().__init__(delay, reason)
         self.delay = delay
+        """Until the next attempt."""
         self.reason = reason
+        """Kept with the job, as the error of this attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,24 +149,36 @@ class AttemptFailed:
     error: str
     message: str
     trace: str = ""
+    place: str = ""
+    """Where the application raised it, as 'module:function'."""
     crashed: bool = False
     """It may have killed its process: the next attempt runs in isolation."""
     delay: float | None = None
     """Seconds until the next attempt; None: the backoff decides."""
     give_up: bool = False
     """Make it a dead letter now, even if it has attempts left?"""
+    details: Mapping[str, str | int | float] | None = None
+    """What else is kept of this attempt."""
     cause: BaseException | None = field(default=None, compare=False, repr=False)
     """What was raised, for the log. It keeps the handler's frames alive, so it is dropped as soon as it is logged."""
 
     def last_error(self, limits: Limits = DEFAULT_LIMITS) -> str:
         return trim(f"{self.error}: {self.message}" if self.message else self.error, limits.error_bytes)
 
-    def record(self, limits: Limits = DEFAULT_LIMITS) -> str:
-        """What is kept of this attempt, as JSON; the statement adds attempt, worker and time."""
+    def record(self, limits: Limits = DEFAULT_LIMITS, kind: str | None = None) -> str:
+        """What is kept of this attempt, as JSON; the statement adds attempt, worker and time, and without `kind`, the
+        error group."""
         half = limits.error_bytes // 2
-        return msgspec.json.encode(
-            {"error": trim(self.error, 256), "message": trim(self.message, half), "trace": trim(self.trace, half)}
-        ).decode()
+        kept: dict[str, object] = {
+            "error": trim(self.error, 256), "message": trim(self.message, half), "trace": trim(self.trace, half)
+        }  # fmt: skip
+        if self.place:
+            kept["place"] = trim(self.place, 256)
+        if kind is not None:
+            kept["group"] = group_of(kind, self.error, self.place, self.message)
+        if self.details:
+            kept["details"] = self.details
+        return msgspec.json.encode(kept).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +205,7 @@ def failure(error: BaseException) -> AttemptFailed:
         trace = "".join(traceback.format_exception(error, limit=-20))
     except Exception:
         trace = ""
-    return AttemptFailed(name, message, trace, cause=error)
+    return AttemptFailed(name, message, trace, place_of(error), cause=error)
 
 
 def trim(text: str, size: int) -> str:

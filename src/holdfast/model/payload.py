@@ -37,7 +37,15 @@ def encode_value(field: str, value: Any, limits: Limits = DEFAULT_LIMITS) -> str
     return _encode(field, value, limits)
 
 
-def softened(value: Any, *, binary: bool, paths: bool) -> Any:
+def encode_data(field: str, value: Any, limits: Limits = DEFAULT_LIMITS) -> str:
+    """Return the data of an event as JSON text, by the rules for arguments. Paths in errors start with the field."""
+    if isinstance(value, msgspec.Struct):
+        value = _unfolded(value, field)  # as `_plain` does; after it, most data passes the fast check
+    plain = value if _is_plain(value, limits.depth) else _plain(value, field, 1, limits)
+    return _encode(field, plain, limits)
+
+
+def softened(value: Any, *, binary: bool, paths: bool, by_alias: bool | None = None) -> Any:
     """Return the value with sets as sorted lists and, if asked for, bytes as base64 and paths as text. What is not
     storable for another reason is returned unchanged: `_plain` says what is wrong and where."""
 
@@ -45,7 +53,7 @@ def softened(value: Any, *, binary: bool, paths: bool) -> Any:
         if paths and isinstance(part, PurePath):
             return str(part)
         if hasattr(part, "model_dump"):
-            return part.model_dump(mode="json")
+            return part.model_dump(mode="json", by_alias=by_alias)
         raise TypeError
 
     kept = (datetime, Decimal) if binary else (datetime, Decimal, bytes, bytearray, memoryview)

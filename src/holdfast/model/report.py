@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Generic, TypeVar
 
 from .job import Holding
@@ -19,8 +19,21 @@ class Report(Generic[H]):
     retried: int = 0
     snoozed: int = 0
     handed_back: int = 0
+    parked: int = 0
+    """Instances that wait, or are run again at once."""
     late: int = 0
     """Of those that ended: after their lease had run out, and before anybody took them over."""
     lost: list[H] = field(default_factory=list)
+    expired: list[H] = field(default_factory=list)
+    """Before they could start."""
     dead: list[tuple[H, str]] = field(default_factory=list)
     """Dead letters from now on, with the error of the last attempt."""
+    stopped: list[H] = field(default_factory=list)
+    """Of the cancelled ones, those whose attempt failed after that."""
+    again: list[H] = field(default_factory=list)
+    """Not written, because an application's open transaction has locked what they change: write them later."""
+
+    def add(self, other: Report[H]) -> None:
+        """Add what became of another part of the batch."""
+        for entry in fields(self):
+            setattr(self, entry.name, getattr(self, entry.name) + getattr(other, entry.name))

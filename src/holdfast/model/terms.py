@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -33,6 +34,10 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """Until it has ended, not only until it has started."""
     replace: str | None = None
     """Give a job of the same unique key that waits these 'arguments', or this 'time' as well."""
+    expires: float | None = None
+    """Seconds from when it is stored: if it has not started by then, it ends as expired."""
+    expires_at: datetime | None = None
+    """The same as a time."""
 
     @cached_property
     def text(self) -> str:
@@ -42,7 +47,7 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     @cached_property
     def plain(self) -> tuple[Any, ...] | None:
         """The values of PLAIN, as `enqueue.sql` takes them; None if other terms are set too, which it cannot take."""
-        if any(getattr(self, name) is not None for name in OTHERS):
+        if not self._within(PLAIN):
             return None
         instant = self.at.isoformat() if self.at is not None else None
         headers = msgspec.json.encode(self.headers).decode() if self.headers is not None else None
@@ -51,23 +56,48 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
             self.skips,
         )  # fmt: skip
 
+    @property
+    def copyable(self) -> bool:
+        """Can COPY store jobs of these terms?"""
+        return self._within(COPYABLE)
+
+    def _within(self, names: Collection[str]) -> bool:
+        """Are no other terms set than these?"""
+        return all(getattr(self, name) is None for name in OTHERS if name not in names)
+
 
 PLAIN = ("queue", "priority", "delay", "at", "max_attempts", "version", "headers", "ordered", "skips")
-"""The terms that the fast statements for one job, and COPY, can take: measured, JSON costs one enqueue 5 % more."""
+"""The terms that the fast statement for one job can take: measured, JSON costs one enqueue 5 % more."""
+
+COPYABLE = (*PLAIN, "expires", "expires_at")
+"""The terms that COPY can store."""
 
 OTHERS = tuple(name for name in Terms.__struct_fields__ if name not in PLAIN and name != "kind")
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False):
-    """A job that is checked and encoded, and not enqueued yet. `Task.job` makes one, for `Holdfast.enqueue_many`."""
+    """A job that is checked and encoded, and not enqueued yet. `Task.job` makes one, for `Holdfast.enqueue_many`.
+
+    ```python
+    new = send_receipt.job(12)
+    await hf.enqueue_many([new])
+    ```
+    """
 
     terms: Terms
+    """How it is enqueued."""
     id: UUID
+    """Its id."""
     payload: str
+    """Its arguments, as JSON."""
     key: str | None = None
+    """What it belongs to."""
     idempotency_key: str | None = None
+    """Under which it is enqueued once."""
     brought: bool = False
     """The caller chose the id: enqueueing it twice must find the first job."""
+    kept: bool = True
+    """Does a completed job of this task leave a row?"""
 
     @property
     def unique(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ..db.acting import actor
 from ..db.link import Link
 from ..db.runner import Runner
 
@@ -44,4 +45,4 @@ async def leave(link: Link, worker: str, status: str, counters: Mapping[str, int
 
 async def drain(runner: Runner, workers: Collection[str]) -> list[str]:
     """Ask these workers to drain; return those that were alive."""
-    return sorted(row[0] for row in await runner.run("ownership", "drain", list(workers)))
+    return sorted(row[0] for row in await runner.run("ownership", "drain", list(workers), actor()))

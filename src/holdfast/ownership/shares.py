@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterable
 
 from ..db.link import Link
-from ..model.ring import Ring
+from ..model.ring import Ring, digest
 
 REFRESH = 5.0
 """Seconds for which a view of the registry is used."""
@@ -35,6 +35,7 @@ class Shares:
         self._refresh = refresh
         self._live: dict[str, frozenset[str]] = {}
         self._shares: dict[str, Share] = {}
+        self._digest = 0
         self._session = 0
         self._until = 0.0
         self.refreshes = 0
@@ -50,6 +51,11 @@ class Shares:
         return {queue: self._shares[queue] for queue in queues}
 
     @property
+    def digest(self) -> int:
+        """A number for the members that it sees, so that others can check whether all see the same; 0: none."""
+        return self._digest
+
+    @property
     def _outdated(self) -> bool:
         """Is the view too old, or of a session that is gone? The new session may be on another server."""
         return time.monotonic() >= self._until or self._link.connects != self._session
@@ -63,6 +69,7 @@ class Shares:
             return
         buckets = {members: Ring(members).buckets_of(self._worker) for members in set(live.values())}
         self._live = live
+        self._digest = digest(live) if live else 0
         shares = {queue: buckets[members] for queue, members in live.items()}
         if shares != self._shares:
             self._shares = shares

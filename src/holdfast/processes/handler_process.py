@@ -24,13 +24,14 @@ from typing import Any, cast
 import msgspec
 
 from ..app import Holdfast
-from ..context import NO_STATE, Context
+from ..context import NO_STATE, Context, run_without_loop
 from ..definitions import Definition
 from ..errors import Cancelled, ConfigurationError, HoldfastError, LeaseLost, Timeout
 from ..loading import import_module, load_app
 from ..middleware import surround
 from ..model.job import Claim
 from ..model.questions import Progress, Question
+from ..model.tracing import Tracing
 from ..worker.attempts.deciding import OnceBusy, raised, returned
 from ..worker.exit_codes import CONFIGURATION, ORPHANED, SHORT, is_shortage
 from ..worker.handler_processes import protocol
@@ -76,7 +77,10 @@ def main() -> int:
             traceback.print_exc()
             return SHORT
         definitions = {kind: surround(task.definition, app._middleware) for kind, task in app.tasks.items()}
-        Handlers(wire, definitions, start.pipe_fd, state).serve()
+        Handlers(wire, definitions, start.pipe_fd, state, app._tracing).serve()
+        _leave(lifespan)
+    wire.send(protocol.Left())
+    wire.receive()  # never returns: the worker kills this process, and what its handlers have left in its group
     return 0
 
 
@@ -97,7 +101,7 @@ def _own_signals() -> None:
 
 def _load(start: protocol.Start) -> Holdfast:
     sys.path[:] = start.path
-    app = load_app(start.app)
+    app = load_app(start.app, start.imports)
     for module in start.modules:
         import_module(module)
     return app
@@ -113,6 +117,13 @@ def _enter(app: Holdfast, lifespan: ExitStack) -> Any:
             raise
         log.error("lifespan_sync could not be entered", exc_info=error)
         raise ConfigurationError(f"lifespan_sync could not be entered: {type(error).__name__}: {error}") from None
+
+
+def _leave(lifespan: ExitStack) -> None:
+    try:
+        lifespan.close()
+    except Exception as error:
+        log.error("lifespan_sync raised an error while it was left", exc_info=error)
 
 
 class Wire:
@@ -156,11 +167,19 @@ class Wire:
 class Handlers:
     """Runs attempts, one after the other; also the desk for their contexts."""
 
-    def __init__(self, wire: Wire, definitions: Mapping[str, Definition], pipe_fd: int, state: Any) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        definitions: Mapping[str, Definition],
+        pipe_fd: int,
+        state: Any,
+        tracing: Tracing | None = None,
+    ) -> None:
         self._wire = wire
         self.state = state
         self._definitions = definitions
         self._pipe_fd = pipe_fd
+        self._tracing = tracing
         self._pid = os.getpid()
         self._asking = threading.Lock()
         """One question at a time, from any thread of the handler, and none after its attempt."""
@@ -171,15 +190,16 @@ class Handlers:
         self._stop: protocol.Stop | None = None
 
     def serve(self) -> None:
+        """Run attempts until the worker has no more."""
         threading.Thread(target=self._read_stops, name="holdfast worker's pipe", daemon=True).start()
-        self._wire.send(protocol.Ready(sorted(self._definitions)))
-        while True:
-            order = self._wire.receive()
-            assert isinstance(order, protocol.Run)
+        self._wire.send(protocol.Ready(sorted(self._definitions), leaves=self.state is not NO_STATE))
+        while isinstance(order := self._wire.receive(), protocol.Run):
             self._wire.send(copy_context().run(self._run, order.claim))
 
     def _run(self, claim: Claim) -> protocol.Ended | protocol.GaveIn:
         current.set(claim)
+        if self._tracing is not None and claim.carried:
+            self._tracing.resume(claim.carried)
         context = Context(claim, self)
         self._context = context
         self._tell(context)  # it may have been stopped before it began
@@ -251,12 +271,7 @@ class Handlers:
         return answer.value
 
     def wait(self, work: Awaitable[Any]) -> Any:
-        """Run it to its end: nothing in it waits for an event loop."""
-        try:
-            work.__await__().send(None)
-        except StopIteration as done:
-            return done.value
-        raise AssertionError("it waits for an event loop")
+        return run_without_loop(work)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,10 @@ from ..db.link import Link, backoff
 from ..errors import Contended, Unreachable
 from ..inbox import ending, sessions
 from ..inbox.ending import Ending
+from ..journal.notes import Notes
+from ..journal.recorder import Recorder
+from ..journal.writing import Writer
+from ..metrics.address import listen
 from ..model.availability import Availability
 from ..model.job import Hold
 from ..model.occurrences import Occurrences, Part
@@ -34,11 +38,12 @@ from ..worker.leases.keeper import Keeper, Kept
 from ..worker.leases.ledger import Held, Ledger
 from ..worker.log_lines import LogLines
 from ..worker.logs import chosen_format
+from ..worker.numbers.books import Books
 from ..worker.served import Served
 from ..worker.settings import WorkerSettings
 from ..worker.spawning import Process
 from .isolation import End, Isolation
-from .worker_process import Start
+from .worker_process import WAKE, Start
 
 QUICK = 5.0
 """Seconds: a process that ends sooner is restarted after a growing pause."""
@@ -59,8 +64,14 @@ class Supervisor:
         self._address = served.address
         self._settings = settings
         self._log_level = log_level
-        self._occurrences = occurrences = Occurrences(LogLines())
-        self._keeper = Keeper(served.database, settings, served.queues, occurrences, served.schedules)
+        notes = Notes()
+        self._journal = Writer(served.database, notes, settings.deadline)
+        self._books = Books()
+        self._occurrences = occurrences = Occurrences(self._books, LogLines(), Recorder(notes))
+        listening = listen(settings.metrics) if settings.metrics is not None else None
+        self._keeper = Keeper(
+            served.database, settings, served.posts, occurrences, served.schedules, served.known, self._books, listening
+        )
         self._link = Link(served.database, "supervisor", deadline=settings.deadline)
         self._places = [WorkerPlace(self) for _ in range(processes)]
         self._isolation = Isolation(
@@ -77,20 +88,23 @@ class Supervisor:
             loop.add_signal_handler(number, self._on_signal, number)
         keeping = asyncio.create_task(self._keeper.run(), name="holdfast keeper")
         isolating = asyncio.create_task(self._isolation.run(), name="holdfast isolation")
+        writing = asyncio.create_task(self._journal.run(), name="holdfast journal")
         try:
             codes = await asyncio.gather(*(place.run() for place in self._places))
             return max(*codes, await self._isolation.ended())
         finally:
             isolating.cancel()
             keeping.cancel()  # last: running handlers keep their leases until they have ended
-            await asyncio.gather(isolating, keeping, return_exceptions=True)
+            writing.cancel()
+            await asyncio.gather(isolating, keeping, writing, return_exceptions=True)
             await self._link.close()
+            await self._journal.close()
 
     def _on_signal(self, number: int) -> None:
         name = signal.Signals(number).name
         if not self._draining:
             self._occurrences.stop_requested(name, now=False)
-            self._draining = True
+            self._draining = self._keeper.draining = True
             for place in self._places:
                 place.drain()
         else:
@@ -169,22 +183,24 @@ class WorkerPlace:
         kept = Kept(
             ledger,
             read_notices=lambda: self._send(b"s"),
-            wake=lambda: self._send(b"w"),
+            wake=lambda post: self._send(bytes([WAKE + post])),
             stopped=lambda: _is_stopped(process.pid),
             overdue=self._end_overdue,
             drain=self.drain,
             register=lambda: self._send(b"r"),
         )
+        self._supervisor._books.open(ledger.board)
         self._supervisor._keeper.workers.append(kept)
-        watch = asyncio.create_task(self._note_ready(ledger))
+        watch = asyncio.create_task(self._note_ready(ledger, process.pid))
         code = await process.wait()
         watch.cancel()
         self._supervisor._keeper.workers.remove(kept)
+        self._supervisor._books.close(ledger.board)
         self._close_pipes()
         self._ledger = None
         self._supervisor._served |= bool(ledger.name)  # also if it died before `_note_ready` looked
         if code == 0 and not any(ledger.held()):
-            self._occurrences.process_ended(process.pid, ledger.name)
+            self._occurrences.process_ended(process.pid, ledger.name, self._isolation)
             await self._leave(ledger.name)
         else:
             await self._recover(ledger, process.pid, code)
@@ -242,10 +258,11 @@ class WorkerPlace:
                 os.close(fd)
         self._pipe = self._bell = -1
 
-    async def _note_ready(self, ledger: Ledger) -> None:
+    async def _note_ready(self, ledger: Ledger, pid: int) -> None:
         while not ledger.name:
             await asyncio.sleep(0.05)
         self._supervisor._served = True
+        self._occurrences.process_ready(pid, ledger.name, self._isolation)
 
     async def _drained_within(self, seconds: float) -> bool:
         """Pause before the next start. True if a drain ended the pause."""
@@ -298,7 +315,7 @@ class WorkerPlace:
             if row.stage != marks.HELD
         ]
         failed = [outcome for _, outcome in endings if isinstance(outcome, AttemptFailed)]
-        self._occurrences.process_died(pid, ledger.name, how, len(failed))
+        self._occurrences.process_died(pid, ledger.name, how, len(failed), sum(1 for _ in ledger.held()))
         if not ledger.name:
             return None  # it was never ready, and holds nothing
         availability = Availability(Part.RECOVERY, self._occurrences)

@@ -1,8 +1,8 @@
 """The worker process, as its supervisor starts it: `python -m holdfast.processes.worker_process`.
 
-It reads orders from a pipe: `s` read your notices, `w` look for work, `r` register again, `d` drain, `n` stop now. When
-the pipe closes, the supervisor is gone and the process exits at once; on Linux the kernel ensures this even when no
-Python code can run.
+It reads orders from a pipe: `s` read your notices, `r` register again, `d` drain, `n` stop now; and WAKE plus the
+number of a post: look for work there. When the pipe closes, the supervisor is gone and the process exits at once; on
+Linux the kernel ensures this even when no Python code can run.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ from ..worker.settings import Suspects, WorkerSettings
 
 log = logging.getLogger("holdfast.worker")
 
+WAKE = 128
+"""The first of the orders to look for work: one for each post."""
+
 
 class Start(msgspec.Struct, frozen=True):
     """What a new process gets from the supervisor."""
@@ -61,7 +64,7 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     try:
         settings = msgspec.convert(start.settings, WorkerSettings)
-        serves = served(load_app(start.app), settings.queues, start.app)
+        serves = served(load_app(start.app, settings.imports), settings.queues, start.app)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_Process(serves, settings, start).run())
     except ConfigurationError as error:
@@ -87,7 +90,7 @@ class _Process:
         suspects = Suspects.ONLY if start.isolation else Suspects.LEFT
         self._engine = Engine(serves, settings, Ledger(start.ledger_fd), members.new_name(), suspects)
         self._engine.on_failure = self._on_failure
-        self._engine.claiming.stir = self._ring
+        self._engine.set_stir(self._ring)
         os.set_blocking(start.bell_fd, False)
         self._engine.on_idle = lambda: self._over.set()
 
@@ -157,8 +160,8 @@ class _Process:
             self._engine.read_notices()
         if b"r" in data:
             self._engine.register_again()
-        if b"w" in data:
-            self._engine.wake()
+        for post in {order - WAKE for order in data if order >= WAKE}:
+            self._engine.wake(post)
         if b"d" in data or b"n" in data:
             self._over.set()
         if b"n" in data:

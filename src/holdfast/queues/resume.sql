@@ -1,6 +1,19 @@
 -- Resume a queue.
--- Takes    $1 queue.
-update holdfast.queues q
-set paused_at = null
-where q.name = $1
-returning holdfast.wake(q.name)
+-- Takes    $1 queue, $2 who does it.
+with was as materialized (
+    select q.name, q.paused_at from holdfast.queues q where q.name = $1 for update
+),
+resumed as (
+    update holdfast.queues q
+    set paused_at = null
+    from was w
+    where q.name = w.name
+    returning q.name
+),
+noted as (
+    insert into holdfast.journal (at, what, subject, actor, details)
+    select holdfast.clock(), 'queue.resumed', w.name, $2::text, pg_catalog.jsonb_build_object('paused_at', w.paused_at)
+    from was w
+    where w.paused_at is not null
+)
+select holdfast.wake(r.name) from resumed r

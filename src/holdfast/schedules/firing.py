@@ -49,8 +49,9 @@ class Scheduler:
         declared: Sequence[Declared] = (),
         occurrences: Occurrences = Occurrences(),  # noqa: B008 - nobody is told, and nothing in it changes
         deadline: float = DEADLINE,
+        link: Link | None = None,
     ) -> None:
-        self._link = Link(database, "scheduler", deadline=deadline)
+        self._link = link or Link(database, "scheduler", deadline=deadline)
         self._declared = msgspec.json.encode(list(declared)).decode()
         self._digests = [each.digest for each in declared]
         self._occurrences = occurrences
@@ -119,7 +120,7 @@ class Scheduler:
     async def _deal_with(self, row: asyncpg.Record) -> bool:
         """Fire what is due of one schedule. False: another host was faster, or it has changed."""
         try:
-            plan = plan_of(row)
+            plan = self._plan(row)
             after = max(filter(None, (row["since"], row["last_slot"])))
             todo = step(plan, after, row["now"])
             if todo.upto is None and todo.next_at == row["next_at"] is not None:
@@ -147,6 +148,9 @@ class Scheduler:
         if todo.skipped:
             self._occurrences.schedule_missed(row["name"], todo.skipped)
         return True
+
+    def _plan(self, row: asyncpg.Record) -> Plan:
+        return plan_of(row)
 
     async def _note_failure(self, row: asyncpg.Record, error: Exception) -> bool:
         if row["error"] is None:  # else it was reported

@@ -11,6 +11,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from ..db.acting import actor
 from ..db.runner import Runner
 from ..errors import InvalidInput, NotFound
 from ..model.ids import new_id
@@ -21,29 +22,45 @@ from .policy import upcoming
 
 @dataclass(frozen=True, slots=True)
 class ScheduleState:
-    """A schedule as it was when we looked."""
+    """A schedule, as it was when it was read.
+
+    ```python
+    paused = [each.name for each in await hf.list_schedules() if each.paused_at is not None]
+    ```
+    """
 
     name: str
+    """Its name."""
     source: str
     """'code', or 'row': put into the table at run time."""
     kind: str
+    """The name of its task."""
     args: dict[str, Any]
+    """The arguments of its jobs."""
     options: dict[str, Any]
     """How its jobs are enqueued."""
     when: str
     """Its timing, in words."""
     cron: str | None
+    """Its cron expression; None if it has a period."""
     every: timedelta | None
+    """Its period; None if it has a cron expression."""
     tz: str
+    """The time zone of its cron expression."""
     missed: str
+    """What happens to missed slots: 'skip', 'latest' or 'all'."""
     grace: timedelta
+    """How late a slot may be before it counts as missed."""
     jitter: timedelta
+    """The most by which a slot is fired later."""
     paused_at: datetime | None
+    """When it was paused; None if it is not."""
     gone_since: datetime | None
     """Since when no worker has it in its code; such a schedule does not fire."""
     last_slot: datetime | None
     """The last slot that has fired or was skipped."""
     last_job: UUID | None
+    """The job of the last slot that has fired."""
     next_slots: list[datetime]
     """The next five; none if it does not fire now."""
     skipped: int
@@ -51,6 +68,7 @@ class ScheduleState:
     error: str | None
     """Why it cannot fire."""
     now: datetime
+    """When it was read."""
 
     @property
     def state(self) -> str:
@@ -68,7 +86,7 @@ class ScheduleState:
 
 async def put(runner: Runner, declared: Declared) -> None:
     """Add a schedule to the table, or replace the one of this name."""
-    if not await runner.run("schedules", "put", msgspec.json.encode(declared).decode()):
+    if not await runner.run("schedules", "put", msgspec.json.encode(declared).decode(), actor()):
         raise InvalidInput(
             "name",
             f"{declared.name!r} is a schedule of the code; use another name, or remove that one from the code and from "
@@ -116,7 +134,7 @@ async def state(runner: Runner, name: str) -> ScheduleState:
 
 
 async def _of(runner: Runner, verb: str, name: str, *arguments: Any) -> Any:
-    rows = await runner.run("schedules", verb, name, *arguments)
+    rows = await runner.run("schedules", verb, name, *arguments, actor())
     if not rows:
         raise _none(name)
     return rows[0][0]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 import asyncpg
+import msgspec
 
+from ..db.acting import actor
 from ..db.database import Connection, Database
 from ..db.statements import in_schema
 from ..errors import ConfigurationError, SchemaError
@@ -20,6 +23,8 @@ LOCK_TIMEOUT = "2s"
 PIN_NAMES = "set local search_path = pg_catalog, pg_temp;"
 """Migrations bind names permanently: none may be found in a schema that others can write to."""
 TRIES = 60
+JOURNAL = 24
+"""The version since which there is a journal."""
 PLAIN_TIMES = "set local datestyle = 'ISO'"
 """A migration writes times as text. Other styles write text that is read back as another time."""
 
@@ -77,7 +82,8 @@ def script(schema: str = "holdfast") -> str:
         parts += [f"-- {migration.title}", migration.text.strip(), _record(migration, schema)]
     for function in functions(schema):
         parts += [function.text.strip(), _record_function(function, schema)]
-    return "\n\n".join([*parts, "commit;", ""])
+    noted = in_schema(f"select holdfast.note('schema.migrated', '{newest()}');", schema)
+    return "\n\n".join([*parts, noted, "commit;", ""])
 
 
 def _beginning(schema: str) -> tuple[str, str]:
@@ -251,11 +257,28 @@ async def _try_next(connection: Connection, schema: str) -> list[Step]:
         if todo:
             await _apply(connection, schema, todo[0])
         if len(todo) > 1:
+            await _note(connection, schema, todo[0].version, [todo[0]])
             return [todo[0]]
         changed = await _changed(connection, schema, version)
         for function in changed:
             await connection.execute(f"{function.text}; {_record_function(function, schema)}")
-        return [*todo] if todo else [*changed]
+        steps: list[Step] = [*todo] if todo else [*changed]
+        if steps:
+            await _note(connection, schema, newest(), steps)
+        return steps
+
+
+async def _note(connection: Connection, schema: str, version: int, steps: Sequence[Step]) -> None:
+    """Note it in the journal, in the same transaction. Older schemas have none."""
+    if version < JOURNAL:
+        return
+    statement = (
+        "insert into holdfast.journal (at, what, subject, actor, count, details) "
+        "values (now(), 'schema.migrated', $1, $2, $3, $4)"
+    )
+    titles = msgspec.json.encode({"applied": [step.title for step in steps[:20]]}).decode()
+    arguments = (str(version), actor(), len(steps), titles)
+    await connection.execute(in_schema(statement, schema), *arguments)
 
 
 async def _apply(connection: Connection, schema: str, migration: Migration) -> None:

@@ -1,7 +1,7 @@
 -- The chores: when each ran last, what that run did, and how much waits for it.
 -- Takes    $1 how far to count, so that the cost is bounded.
 -- Returns  name, ago (seconds), every (seconds between two runs), rows, more (whether rows were left), error, backlog (null:
---          not counted), oldest (for sweep and forget: seconds that the oldest row of the backlog has waited).
+--          not counted), oldest (for sweep, expire and forget: seconds that the oldest row of the backlog has waited).
 -- Index    those of the chores.
 with expired as materialized (
     select i.lease_expires_at as at
@@ -10,15 +10,24 @@ with expired as materialized (
     order by i.lease_expires_at
     limit $1
 ),
+late as materialized (
+    select i.expires_at as at
+    from holdfast.inbox i
+    where i.expires_at is not null and i.status in ('pending', 'blocked') and i.expires_at < holdfast.clock()
+    order by i.expires_at
+    limit $1
+),
 keys as materialized (
     select d.expires_at as at from holdfast.dedupe d where d.expires_at < holdfast.clock() order by d.expires_at limit $1
 ),
 horizon as materialized (
     select holdfast.clock() - make_interval(secs => holdfast.setting('once_horizon')::float8) as once,
-           holdfast.clock() - make_interval(days => holdfast.setting('archive_days')::int + 1) as archive
+           holdfast.setting('archive_days')::int as archive_days
 ),
 backlog as (
     select 'sweep' as name, (select count(*) from expired) as rows, (select min(e.at) from expired e) as since
+    union all
+    select 'expire', (select count(*) from late), (select min(l.at) from late l)
     union all
     select 'bury', (select count(*) from (select from holdfast.inbox i
                                           where i.status = 'pending' and i.attempts >= i.max_attempts limit $1) spent)
@@ -32,14 +41,10 @@ backlog as (
                           where to_regclass('holdfast.' || to_char((holdfast.clock() at time zone 'UTC') + make_interval(days => n),
                                                                    '"archive_"YYYYMMDD')) is null), null
     union all
-    select 'retention', (select count(*) from (select d.finished_at from holdfast.archive_default d limit $1) d
-                         where d.finished_at < (select h.archive from horizon h))
-                        + (select count(*)
-                           from pg_inherits h join pg_class c on c.oid = h.inhrelid
-                           where h.inhparent = 'holdfast.archive'::regclass
-                             and c.relname::text ~ '^archive_\d{8}$'
-                             and to_date(substr(c.relname::text, 9), 'YYYYMMDD')
-                                 < (holdfast.clock() at time zone 'UTC')::date - holdfast.setting('archive_days')::int), null
+    select 'retention', (select count(*) from (select d.finished_at, d.keep_days from holdfast.archive_default d limit $1) d
+                         cross join horizon h
+                         where d.finished_at < holdfast.clock() - make_interval(days => coalesce(d.keep_days, h.archive_days) + 1))
+                        + (select count(*) from holdfast.due_partitions((select h.archive_days from horizon h))), null
     union all
     select 'forget', (select count(*) from keys)
                      + (select count(*) from (select from holdfast.once o

@@ -1,25 +1,31 @@
--- All queues: the depth, and the claim age: how long the oldest due row has waited.
+-- All queues: the depth, without workflow instances that sleep or wait; and the claim age: how long the oldest due row has waited.
 -- Index    the claim's indexes, per queue and priority, for the age; the counts read the live rows.
 with depth as (
     select i.queue,
-           count(*) filter (where i.status = 'pending') as pending,
+           count(*) filter (where i.status = 'pending' and k.kind is null) as pending,
            count(*) filter (where i.status = 'pending' and i.available_at <= holdfast.clock()) as due,
-           count(*) filter (where i.status = 'pending' and i.available_at > holdfast.clock() and i.attempts = 0) as scheduled,
+           count(*) filter (where i.status = 'pending' and i.available_at > holdfast.clock() and i.attempts = 0 and k.kind is null) as scheduled,
+           count(*) filter (where k.kind is not null) as sleeping,
            count(*) filter (where i.status = 'processing') as processing,
            count(*) filter (where i.status = 'blocked') as blocked,
            count(*) filter (where i.status = 'dead_letter') as dead_letters,
            count(*) filter (where i.status = 'pending' and i.attempts > 0) as retrying,
            count(*) filter (where i.owned) as owned
     from holdfast.inbox i
+    -- Instances that have begun, and sleep or wait: no worker has to do anything about them.
+    left join holdfast.kinds k
+      on k.workflow and k.kind = i.kind and i.status = 'pending' and i.lease_generation > 0 and i.attempts = 0
+     and i.available_at > holdfast.clock()
     group by i.queue
 )
 select coalesce(d.queue, q.name) as queue,
-       coalesce(d.pending, 0) as pending, coalesce(d.due, 0) as due, coalesce(d.scheduled, 0) as scheduled, coalesce(d.processing, 0) as processing,
+       coalesce(d.pending, 0) as pending, coalesce(d.due, 0) as due, coalesce(d.scheduled, 0) as scheduled, coalesce(d.sleeping, 0) as sleeping, coalesce(d.processing, 0) as processing,
        coalesce(d.blocked, 0) as blocked, coalesce(d.dead_letters, 0) as dead_letters, coalesce(d.retrying, 0) as retrying,
        q.paused_at,
        case when q.ordered then case when q.skips then 'ordered, skips' else 'ordered' end || case when q.owned then ', owned' else '' end
             when q.owned then 'owned' else 'free' end as mode,
-       extract(epoch from holdfast.clock() - (
+       -- What is held for a webhook endpoint that is paused or disabled does not wait for a claim.
+       least(pg_catalog.date_part('epoch', holdfast.clock()) - pg_catalog.date_part('epoch', (
            select min(o.available_at)
            from generate_series(0, 3) p (priority)
            cross join lateral (
@@ -55,7 +61,8 @@ select coalesce(d.queue, q.name) as queue,
                    where d.owned > 0
                )
            ) o
-       ))::float8 as claim_age
+           where not starts_with(d.queue, 'hold.')
+       )), 3155760000::float8) as claim_age
 from depth d
 full join holdfast.queues q on q.name = d.queue
 order by 1

@@ -9,34 +9,43 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from ..db.link import Link
 from ..db.safety import check_server
-from ..definitions import Definition
+from ..definitions import Definition, Runs
 from ..errors import ConfigurationError, Contended, Unreachable
 from ..inbox import ending
-from ..inbox.claim import Known
 from ..inbox.claimer import Claimer
 from ..kinds.declare import Declared, declare
-from ..model.occurrences import Occurrences
+from ..model.job import Claim
+from ..model.keep import keep_of
+from ..model.occurrences import Occurrences, Subscriber
+from ..outbox import KIND
 from ..ownership import members
 from ..ownership.shares import Shares
 from ..probes import probe
+from ..receiving.consuming import Consuming
+from ..schedules import zones
 from ..schema import migrate
 from ..version import __version__
 from .attempts.completer import Completer
 from .attempts.hands import Hands
 from .attempts.runner import JobRunner
+from .attempts.traced import traced
 from .claiming.in_place import InPlace
 from .claiming.isolated import IsolatedClaiming
 from .claiming.loops import Claiming
+from .flows.recording import FlowRecords
 from .leases.ledger import Ledger
 from .lifespan import LifespanTask
 from .log_lines import LogLines
 from .logs import mark_records
+from .numbers.counting import PUBLISH_EVERY, Counting
+from .relay.relaying import Relaying
 from .served import Served
 from .settings import Suspects, WorkerSettings
 from .tally import Tally
@@ -54,30 +63,43 @@ class Engine:
         ledger: Ledger,
         name: str,
         suspects: Suspects = Suspects.BETWEEN,
+        subscribers: Sequence[Subscriber] = (),
     ) -> None:
         self.name = name
         self.settings = settings
         self.ledger = ledger
         self.tally = Tally()
-        self.occurrences = occurrences = Occurrences(self.tally, LogLines())
+        self._counting = Counting(ledger.board)
+        self._published_at = 0.0
+        self.occurrences = occurrences = Occurrences(self.tally, self._counting, LogLines(), *subscribers)
         self._definitions = served.definitions
         self._queues = list(served.queues)
-        if not self._definitions:
+        if not self._definitions and not served.routes and not served.consumers:
             raise ConfigurationError(
-                "this application has no tasks; register some with @hf.task before starting a worker"
+                "this application has no tasks; register some with @hf.task before starting a worker, and name the "
+                "modules that have them: --import shop.tasks, or Holdfast(imports=['shop.tasks'])"
             )
         self._database = served.database
         self._address = served.address
+        self._tracing = served.tracing
         self._claim_link, self._write_link, self._key_link = (
             Link(served.database, f"{purpose} {name}", deadline=settings.deadline)
             for purpose in ("claim", "write", "keys")
         )
         self._draining = asyncio.Event()
-        known = Known({kind: (d.oldest, d.version) for kind, d in self._definitions.items()})
         ordered = any(d.ordered for d in self._definitions.values())
-        self.claimer = Claimer(self._claim_link, name, self._queues, known, settings.lease, ordered)
-        self._completer = Completer(self._write_link, ledger, occurrences, settings.lease, settings.batch)
+        self.claimer = Claimer(self._claim_link, name, self._queues, served.known, settings.lease, ordered)
+        keep = keep_of({kind: d.keep for kind, d in self._definitions.items()})
+        self._completer = Completer(self._write_link, ledger, occurrences, settings.lease, settings.batch, keep)
         self._hands = Hands(self._definitions, settings, ledger, occurrences, self._completer, self._draining)
+        self._records = FlowRecords(served.database, occurrences, ledger, settings, name, self._draining)
+        self._relaying = Relaying(
+            served if suspects is not Suspects.ONLY else replace(served, routes=()), settings, ledger, name,
+            self._completer, occurrences, self._draining,
+        )  # fmt: skip
+        self._consuming = Consuming(
+            served.database, served.consumers if suspects is not Suspects.ONLY else (), name, deadline=settings.deadline
+        )
         self._suspects = suspects
         self.claiming = (IsolatedClaiming if suspects is Suspects.ONLY else Claiming)(
             self.claimer, Shares(self._claim_link, name), (self._claim_link, self._key_link), self._hands,
@@ -87,13 +109,14 @@ class Engine:
             self.claiming.over = lambda: self.on_idle()
         elif suspects is Suspects.BETWEEN:
             self.claiming.in_place = InPlace(self.claimer, self._hands, self._completer, self._draining)
-        self._completer.busy = lambda: self._hands.held > 0
-        self._completer.vacate = self._hands.vacate = self.claiming.vacate
-        self._completer.freed = self._hands.demand.set
+        self._completer.busy = lambda: self._hands.held + self._relaying.held > 0
+        self._completer.vacate = self._hands.vacate = self._vacate
+        self._completer.freed = self._freed
         self._runner: JobRunner
         self._lifespan = LifespanTask(served.lifespan, self._lifespan_failed)
         self._hand_tasks: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
+        self._claim_loops: list[asyncio.Task[None]] = []
         self._watching: asyncio.Task[None] | None = None
         self.on_failure: Callable[[BaseException], None] = lambda error: None
         """Called when a loop of the engine itself ends with an error; set by the owner of the engine."""
@@ -111,14 +134,20 @@ class Engine:
             raise
         self.ledger.set_name(self.name)
         self._completer.start()
+        runner = traced(self._runner, self._tracing)
         for number in range(self.settings.concurrency):
-            hand = asyncio.create_task(self._hands.work(self._runner), name=f"holdfast hand {number}")
+            hand = asyncio.create_task(self._hands.work(runner), name=f"holdfast hand {number}")
             hand.add_done_callback(self._loop_ended)
             self._hand_tasks.append(hand)
-        self._loops += [self._run_loop(self.claiming.along_lanes), self._run_loop(self.claiming.through_keys)]
+        loops = [self.claiming.along_lanes, self.claiming.through_keys] if self._queues else []
+        self._claim_loops = [self._run_loop(loop) for loop in (*loops, *self._relaying.claim_loops)]
+        self._loops += [*self._claim_loops, *map(self._run_loop, self._relaying.relay_loops)]
+        self._consuming.start(self._loop_ended)
         self._watching = self._run_loop(self._watch)
         isolation = self._suspects is Suspects.ONLY
-        self.occurrences.worker_started(self.name, self._queues, self.settings.concurrency, isolation)
+        self.occurrences.worker_started(
+            self.name, [*self._queues, *self._relaying.queues], self.settings.concurrency, isolation
+        )
 
     def _run_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         task = asyncio.create_task(loop(), name=f"holdfast {loop.__name__}")
@@ -134,11 +163,13 @@ class Engine:
             await connection.close()
         state = await self._lifespan.enter()
         self._runner = JobRunner(
-            self._database, self._definitions, self.settings, self.occurrences, self._address, state
-        )
+            self._database, self._definitions, self.settings, self.occurrences, self._address, state,
+            records=self._records,
+        )  # fmt: skip
         try:
             await self._runner.start()
-            await declare(self._write_link, map(_declared, self._definitions.values()))
+            await declare(self._write_link, map(declared, self._definitions.values()))
+            await self._relaying.declare(self._write_link)
             await members.register(self._write_link, self.name, self.metadata())  # and connect it, before it is needed
         except BaseException:
             await self._runner.close()
@@ -152,11 +183,17 @@ class Engine:
             "version": __version__,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "queues": [] if isolation else self._queues,  # it owns no buckets, and is never woken
-            "kinds": {kind: [d.oldest, d.version] for kind, d in self._definitions.items()},
+            "queues": []
+            if isolation
+            else [*self._queues, *self._relaying.queues],  # it owns no buckets, is never woken
+            "kinds": {
+                **{kind: [d.oldest, d.version] for kind, d in self._definitions.items()},
+                **({KIND: [1, 1]} if self._relaying.routes else {}),
+            },
             "concurrency": 1 if isolation else self.settings.concurrency,
             "lease": self.settings.lease,
             "isolation": isolation,
+            "time_zones": zones.release(),
         }
 
     def register_again(self) -> None:
@@ -178,10 +215,28 @@ class Engine:
             self.occurrences.drain_began(self.name)
         self._draining.set()
         self.claiming.drain()
+        self._relaying.drain()
+        self._consuming.drain()
 
-    def wake(self) -> None:
-        """Look for work now, or once more if it is just looking."""
-        self.claiming.woken.set()
+    def wake(self, post: int = 0) -> None:
+        """Look for work now, or once more if it is just looking; `post`: of the jobs, or of a route."""
+        if post:
+            self._relaying.wake(post)
+        else:
+            self.claiming.woken.set()
+
+    def set_stir(self, stir: Callable[[], None]) -> None:
+        """Set how to tell the listener that the ledger has changed."""
+        self.claiming.stir = stir
+        self._relaying.set_stir(stir)
+
+    def _vacate(self, claim: Claim) -> None:
+        if not self._relaying.vacate(claim):
+            self.claiming.vacate(claim)
+
+    def _freed(self) -> None:
+        self._hands.demand.set()
+        self._relaying.freed()
 
     def read_notices(self) -> None:
         """Act on the notices that the keeper has left in the ledger."""
@@ -200,11 +255,13 @@ class Engine:
         probe("drain.before")
         await self._say("draining")
         await self._end_claiming()
+        await self._consuming.stop()
         self._hands.hand_back_ready()
         deadline = time.monotonic() + (self.settings.drain if within is None else within)
         while self._hands.running and time.monotonic() < deadline:
             await self.claiming.give_away_vacated()
             await asyncio.sleep(0.01)
+        await self._relaying.settle(deadline)
         await self._hands.stop_running()
         for task in [*self._hand_tasks, *self._loops]:
             task.cancel()
@@ -212,12 +269,15 @@ class Engine:
         if not await self._completer.close(within=10):
             self.occurrences.endings_unwritten(self._completer.backlog)
         await self._runner.close()
+        await self._records.close()
         await self._hand_back_unknown()
         await self.claiming.give_away_vacated()
+        await self._relaying.give_away_vacated()
+        await self._relaying.close()
         await self._lifespan.leave()
         if self._watching is not None:  # last: it shows the keeper that this loop runs
             self._watching.cancel()
-        self._publish()
+        self._publish(now=True)
 
     async def leave(self) -> None:
         """Leave the registry; after `stop`, and best after the last heartbeat, which would mark it as alive again."""
@@ -232,12 +292,11 @@ class Engine:
 
     async def _end_claiming(self) -> None:
         """Wait for a claim that is in progress: it may have committed, and its rows must be known to be handed back."""
-        claiming = self._loops[:2]
         try:
             async with asyncio.timeout(5):
-                await asyncio.wait(claiming)
+                await asyncio.wait(self._claim_loops)
         except TimeoutError:
-            for loop in claiming:
+            for loop in self._claim_loops:
                 loop.cancel()
 
     async def _hand_back_unknown(self) -> None:
@@ -260,12 +319,15 @@ class Engine:
             self._hands.watch()
             self._publish()
 
-    def _publish(self) -> None:
-        """Let the keeper see the counters."""
+    def _publish(self, now: bool = False) -> None:
+        """Let the keeper see the counters, and now and then the numbers."""
         counters = self.tally.counters
         counters.running, counters.ready = self._hands.running, self._hands.ready
-        counters.rescans = self.claimer.rescans
+        counters.rescans, counters.ring = self.claimer.rescans, self.claiming.shares.digest
         self.tally.publish(self.ledger)
+        if now or time.monotonic() - self._published_at > PUBLISH_EVERY:
+            self._published_at = time.monotonic()
+            self._counting.publish()
 
     def _lifespan_failed(self, error: BaseException) -> None:
         self.occurrences.lifespan_failed(self.name, error)
@@ -279,7 +341,8 @@ class Engine:
             self.on_failure(error)
 
 
-def _declared(definition: Definition) -> Declared:
+def declared(definition: Definition) -> Declared:
+    """What a worker stores of a task."""
     return Declared(
         kind=definition.kind,
         version=definition.version,
@@ -287,4 +350,6 @@ def _declared(definition: Definition) -> Declared:
         arguments=definition.argument_types,
         retry=definition.retry.numbers if definition.retry is not None else None,
         max_snoozes=definition.max_snoozes,
+        keep=definition.keep,
+        workflow=definition.runs is Runs.AS_FLOW,
     )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import assert_never
 from uuid import UUID
 
 from ..db.database import in_one_line
 from ..errors import Contended, InvalidInput, Unreachable
+from ..model.flow import AnyOutcome
 from ..model.job import Claim, Hold, Holding
-from ..model.occurrences import Outage, Part, Subscriber, Swept
-from ..model.outcome import AttemptFailed, Outcome, trim
+from ..model.occurrences import Expired, Outage, Part, Subscriber, Swept, Unknown
+from ..model.outcome import AttemptFailed, trim
 from ..model.report import Report
 from .logs import about
 from .waking.listener import PROBE_EVERY, Deaf
@@ -27,9 +31,19 @@ supervisor_log = logging.getLogger("holdfast.supervisor")
 
 MOST_TEXT = 64 * 1024
 """Bytes of an error's text that are logged."""
+MOST_KINDS = 10
+"""Unknown kinds that one line names."""
+
+
+LEASES_EVERY = 10.0
+"""Seconds between two lines about leases that cannot be renewed: they say what is at stake now."""
 
 
 class LogLines(Subscriber):
+    def __init__(self) -> None:
+        self._leases_logged = -math.inf
+        self._leases_error = ""
+
     # A worker
 
     def worker_started(self, worker: str, queues: Sequence[str], concurrency: int, isolation: bool) -> None:
@@ -55,6 +69,16 @@ class LogLines(Subscriber):
         else:
             worker_log.warning("worker %s could not be marked as %s in the registry: %s", worker, status, error)
 
+    def kinds_unknown(self, waiting: Sequence[Unknown]) -> None:
+        shown = ", ".join(_unknown(each) for each in waiting[:MOST_KINDS])
+        more = f" and {len(waiting) - MOST_KINDS} more" if len(waiting) > MOST_KINDS else ""
+        worker_log.warning(
+            "jobs wait that no live worker can run: %s%s. They stay pending and lose no attempt. Import the modules "
+            "that have these tasks (--import shop.tasks, or Holdfast(imports=['shop.tasks'])), or start a worker of "
+            "the application that declared them",
+            shown, more,
+        )  # fmt: skip
+
     # Attempts
 
     def not_started(self, claim: Claim, error: Exception, delay: float) -> None:
@@ -77,7 +101,9 @@ class LogLines(Subscriber):
                 exc_info=_raised(failure),
             )  # fmt: skip
 
-    def ended(self, endings: Sequence[tuple[Claim, Outcome]], report: Report[Claim]) -> None:
+    def ended(self, endings: Sequence[tuple[Claim, AnyOutcome]], report: Report[Claim]) -> None:
+        if report.expired:
+            _log_expired(worker_log, report.expired)
         if not report.dead:
             return
         outcomes = {claim.id: outcome for claim, outcome in endings}
@@ -164,7 +190,9 @@ class LogLines(Subscriber):
                         in_one_line(error),
                     )
             case Part.LEASES:
-                if outage.rows:
+                new = str(error) != self._leases_error or time.monotonic() - self._leases_logged > LEASES_EVERY
+                if outage.rows and new:
+                    self._leases_logged, self._leases_error = time.monotonic(), str(error)
                     keeper_log.warning("%s leases could not be renewed: %s; trying again", outage.rows, error)
                 else:
                     keeper_log.debug("keeper: %s", error)
@@ -181,6 +209,9 @@ class LogLines(Subscriber):
             case Part.SCHEDULES:
                 if first:
                     schedules_log.warning("schedules: %s; trying again", error)
+            case Part.WORKFLOWS:
+                if first:
+                    worker_log.warning("steps of %s workflow instances wait: %s; trying again", outage.rows, error)
             case Part.RECOVERY:
                 if first:
                     supervisor_log.warning(
@@ -190,6 +221,8 @@ class LogLines(Subscriber):
                 assert_never(outage.part)
 
     def available(self, part: Part, failures: int, seconds: float) -> None:
+        if part is Part.LEASES:
+            self._leases_logged = -math.inf
         if part is Part.TRANSACTIONS:
             worker_log.info("transactions for handlers again, after %s that could not begin", failures)
 
@@ -211,6 +244,9 @@ class LogLines(Subscriber):
                 logging.ERROR if row.status == "dead_letter" else logging.WARNING,
                 "swept %s: worker %s lost generation %s, now %s", row.id, row.worker, row.generation, row.status,
             )  # fmt: skip
+
+    def expired(self, jobs: Sequence[Expired]) -> None:
+        _log_expired(housekeeping_log, jobs)
 
     def session_ended(self, pid: int, name: str) -> None:
         housekeeping_log.warning("ended session %s (%s), whose lease expired inside a transaction", pid, name)
@@ -235,6 +271,31 @@ class LogLines(Subscriber):
 
     # Worker processes
 
+    def routes_added(self, routes: Sequence[str]) -> None:
+        for route in routes:
+            worker_log.info(
+                "route %s is new: it gets the events that are published from now on; for earlier ones: "
+                "holdfast outbox replay --route %s --since …", route, route,
+            )  # fmt: skip
+
+    def destination_away(self, route: str, destination: str, error: Exception) -> None:
+        worker_log.warning(
+            "route %s: %s cannot be reached (%s); its events wait, and lose no attempt; trying again",
+            route, destination, _in_short(f"{type(error).__name__}: {error}"),
+        )  # fmt: skip
+
+    def destination_back(self, route: str, destination: str) -> None:
+        worker_log.info("route %s: %s is connected again", route, destination)
+
+    def connection_lost(self, route: str, destination: str, rows: int, error: BaseException) -> None:
+        worker_log.warning(
+            "route %s: the connection to %s was lost (%s); %s events whose fate is unknown are sent again",
+            route, destination, _in_short(f"{type(error).__name__}: {error}"), rows,
+        )  # fmt: skip
+
+    def events_not_loaded(self, route: str, rows: int, error: Exception) -> None:
+        worker_log.warning("route %s: %s events could not be read (%s); they are retried", route, rows, error)
+
     def stop_requested(self, signal: str, now: bool) -> None:
         if now:
             supervisor_log.warning("%s again: stopping now", signal)
@@ -248,7 +309,7 @@ class LogLines(Subscriber):
     def process_killed(self, pid: int) -> None:
         supervisor_log.warning("killing worker process %s, which did not end in time", pid)
 
-    def process_died(self, pid: int, worker: str, how: str, started: int) -> None:
+    def process_died(self, pid: int, worker: str, how: str, started: int, held: int) -> None:
         if worker:
             supervisor_log.warning(
                 "worker %s ended by %s; handing back its rows (%s had started)", worker, how, started
@@ -257,6 +318,28 @@ class LogLines(Subscriber):
     def recovered(self, worker: str, report: Report[Hold]) -> None:
         for hold, error in report.dead:
             supervisor_log.error("job %s is a dead letter: %s", hold.id, error)
+
+
+def _unknown(waiting: Unknown) -> str:
+    count = f"{waiting.rows}{' or more' if waiting.more else ''}"
+    version = f" version {waiting.version}" if waiting.version != 1 else ""
+    declared = f"declared by {waiting.app}" if waiting.app is not None else "declared by no application"
+    return f"{waiting.kind}{version} in queue {waiting.queue} ({count}, {declared})"
+
+
+def _log_expired(log: logging.Logger, jobs: Iterable[Claim | Expired]) -> None:
+    """One line per kind and queue: a backlog that expires may be long."""
+    by_kind: dict[tuple[str | None, str], list[UUID]] = defaultdict(list)
+    for job in jobs:
+        by_kind[job.kind, job.queue].append(job.id)
+    for (kind, queue), ids in by_kind.items():
+        if len(ids) == 1:
+            log.warning("%s %s on queue %s expired: it was not started in time", kind, ids[0], queue)
+        else:
+            log.warning(
+                "%s jobs of %s on queue %s expired: they were not started in time (first: %s)",
+                len(ids), kind, queue, ids[0],
+            )  # fmt: skip
 
 
 def _in_short(error: str) -> str:

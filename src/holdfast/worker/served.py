@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 from ..db.database import Database
 from ..definitions import Definition
+from ..inbox.claim import Known
+from ..model.tracing import Tracing
+from ..outbox.routes import Route
+from ..receiving.consuming import Consumed
 from ..schedules.declared import Declared
 from .lifespan import Lifespan
 
@@ -22,3 +26,20 @@ class Served:
     schedules: Sequence[Declared] = ()
     """The schedules of its code."""
     lifespan: Lifespan | None = None
+    routes: Sequence[Route] = ()
+    """Along which its workers send events."""
+
+    consumers: Sequence[Consumed] = ()
+    """Those whose messages wait in one of the queues."""
+    tracing: Tracing | None = None
+    """What surrounds its attempts."""
+
+    @property
+    def posts(self) -> list[list[str]]:
+        """The queues of each claim loop of a worker: its jobs, then each route."""
+        return [list(self.queues), *(list(route.queues) for route in self.routes)]
+
+    @property
+    def known(self) -> Known:
+        """Which kinds a worker of this application can run, and in which versions."""
+        return Known({kind: (d.oldest, d.version) for kind, d in self.definitions.items()})

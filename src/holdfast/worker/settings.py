@@ -8,8 +8,9 @@ from enum import Enum, auto
 from typing import TypedDict, Unpack
 
 from ..errors import ConfigurationError
+from ..metrics.address import address
 from ..model.durations import Duration, seconds
-from ..model.limits import check_name
+from ..model.limits import check_modules, check_name
 
 POLL_MIN = 0.005
 
@@ -26,35 +27,49 @@ class Suspects(Enum):
 
 
 class WorkerOptions(TypedDict, total=False):
-    """The options of `Holdfast.worker` and of `holdfast worker`. Defaults and meaning: see `WorkerSettings`."""
+    """The options of `Holdfast.worker` and of `holdfast worker`.
+
+    ```python
+    async with hf.worker(queues=["mail"], concurrency=50, drain="10s"):
+        ...
+    ```
+    """
 
     queues: Sequence[str]
+    """The queues to serve; by default, every queue that a registered task names."""
     concurrency: int
+    """Jobs at a time, per process; 20."""
     lease: Duration
+    """Until other workers may take a lost worker's jobs; 90 s. It does not limit how long a job may run."""
     drain: Duration
+    """How long running jobs may take to finish when the worker stops; 25 s."""
     grace: Duration
+    """How long a handler may take to stop after its timeout, before its process is killed; 10 s."""
     housekeeping: Duration
+    """Between two rounds of chores, across all workers; 10 s."""
     heartbeat: Duration
+    """Between two heartbeats; 10 s. A worker without one for 30 seconds does not count as live."""
     poll: Duration
+    """The longest time between two claims; 1 s."""
     notify: bool
+    """Listen for wake-ups? True; behind a transaction pooler it never does."""
+    metrics: str | None
+    """Serve metrics for Prometheus, and probes, at this `HOST:PORT`; None: do not."""
+    imports: Sequence[str]
+    """Modules that have tasks, besides those that `Holdfast(imports=…)` names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """Defaults are for production; tests and the demo shorten the times."""
+    """The options in seconds, with their defaults, which are for production: tests and the demo shorten the times."""
 
     queues: tuple[str, ...] = ()
     """Empty: every queue that a registered task names."""
     concurrency: int = 20
-    """Jobs at a time, per process."""
     lease: float = 90.0
-    """Seconds until other workers may take a lost worker's jobs. It does not limit how long a job may run."""
     drain: float = 25.0
-    """Seconds that running jobs may take to finish after SIGTERM."""
     grace: float = 10.0
-    """Seconds that a handler may take to stop after its timeout, before its process is killed."""
     housekeeping: float = 10.0
-    """Seconds between two rounds of chores, across all workers."""
     poll_min: float = POLL_MIN
     poll_max: float = 1.0
     prefetch: int = 2000
@@ -62,9 +77,9 @@ class WorkerSettings:
     batch: int = 1000
     """The most rows per claim or completion."""
     heartbeat: float = 10.0
-    """Seconds between two heartbeats. A worker without one for 30 seconds does not count as live."""
     notify: bool = True
-    """Listen for wake-ups? Behind a transaction pooler it never does."""
+    metrics: str | None = None
+    imports: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, **options: Unpack[WorkerOptions]) -> WorkerSettings:
@@ -72,6 +87,8 @@ class WorkerSettings:
         given: dict[str, object] = dict(options)
         if "queues" in options:
             given["queues"] = tuple(check_name("queue", queue) for queue in options["queues"])
+        if "imports" in options:
+            given["imports"] = check_modules("imports", options["imports"])
         for name in ("lease", "drain", "grace", "housekeeping", "heartbeat"):
             if name in options:
                 given[name] = seconds(options[name], name)
@@ -96,12 +113,19 @@ class WorkerSettings:
             raise ConfigurationError(
                 f"heartbeat: expected at most 10 s, got {self.heartbeat}; without one for 30 s, a worker counts as gone"
             )
+        if self.metrics is not None:
+            address(self.metrics)
         if self.lease < 0.3:
             raise ConfigurationError(f"lease: expected at least 0.3 s, got {self.lease}")
 
     @property
     def renew_every(self) -> float:
         return self.lease / 3
+
+    @property
+    def minute(self) -> float:
+        """Seconds between two writes of the numbers: a minute, with the usual heartbeat."""
+        return self.heartbeat * 6
 
     @property
     def deadline(self) -> float:

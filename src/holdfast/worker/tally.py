@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from ..model.flow import AnyOutcome
 from ..model.job import Claim
 from ..model.occurrences import Outage, Part, Subscriber
-from ..model.outcome import Outcome
 from ..model.report import Report
 from .leases.ledger import Ledger
 
@@ -30,11 +30,17 @@ class Counters:
     reconnects: int = 0
     running: int = 0
     ready: int = 0
+    expired: int = 0
+    away: int = 0
+    """Destinations of routes that cannot be reached now."""
+    ring: int = 0
+    """`model.ring.digest` of the members that it sees; 0: it serves no owned queue."""
 
 
 class Tally(Subscriber):
     def __init__(self) -> None:
         self.counters = Counters()
+        self._away: set[str] = set()
 
     def claimed(self, claims: Sequence[Claim]) -> None:
         self.counters.claimed += len(claims)
@@ -45,11 +51,12 @@ class Tally(Subscriber):
     def timed_out(self, claim: Claim) -> None:
         self.counters.timeouts += 1
 
-    def ended(self, endings: Sequence[tuple[Claim, Outcome]], report: Report[Claim]) -> None:
+    def ended(self, endings: Sequence[tuple[Claim, AnyOutcome]], report: Report[Claim]) -> None:
         counters = self.counters
         counters.completed += report.completed
         counters.failed += report.failed
         counters.cancelled += report.cancelled
+        counters.expired += len(report.expired)
         counters.retried += report.retried
         counters.dead += len(report.dead)
         counters.snoozed += report.snoozed
@@ -61,6 +68,14 @@ class Tally(Subscriber):
 
     def unavailable(self, outage: Outage) -> None:
         self.counters.reconnects += outage.part in (Part.CLAIM, Part.HAND_OVER)
+
+    def destination_away(self, route: str, destination: str, error: Exception) -> None:
+        self._away.add(route)
+        self.counters.away = len(self._away)
+
+    def destination_back(self, route: str, destination: str) -> None:
+        self._away.discard(route)
+        self.counters.away = len(self._away)
 
     def publish(self, ledger: Ledger) -> None:
         for entry in fields(self.counters):

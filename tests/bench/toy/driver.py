@@ -14,7 +14,7 @@ FAULT = os.environ.get("TOY_FAULT", "")
 
 async def install(url: str) -> None:
     connection = await asyncpg.connect(url)
-    await connection.execute("create table toy (number int, sent float8, done_at timestamptz)")
+    await connection.execute("create table toy (number int, sent float8, done_at timestamptz, steps int)")
     await connection.close()
 
 
@@ -27,7 +27,7 @@ class Client:
         return await self.many([payload])
 
     async def many(self, payloads: Sequence[speech.Payload]) -> object:
-        rows = [(payload["number"], payload.get("sent"), None) for payload in payloads]
+        rows = [(payload["number"], payload.get("sent"), None, None) for payload in payloads]
         async with self._lock:
             return await self._connection.copy_records_to_table("toy", records=rows)
 
@@ -41,6 +41,9 @@ async def client(url: str) -> AsyncIterator[Client]:
         await connection.close()
 
 
+SETTINGS = f"{flight} at a time" if (flight := speech.flight(0)) else "none to speak of"
+
+
 async def work(url: str, handle: speech.Handle, ready: Callable[[], None]) -> None:
     connection = await asyncpg.connect(url)
     if FAULT == "dies":
@@ -51,8 +54,11 @@ async def work(url: str, handle: speech.Handle, ready: Callable[[], None]) -> No
             for _ in range(2 if FAULT == "twice" and number == 3 else 1):
                 handle(number, sent)
             await speech.rest()
-            await connection.execute("update toy set done_at = clock_timestamp() where number = $1", number)
+            steps = speech.steps() - (FAULT == "forgets" and number == 3)
+            await connection.execute(
+                "update toy set done_at = clock_timestamp(), steps = $2 where number = $1", number, steps
+            )
         await asyncio.sleep(0.001)
 
 
-asyncio.run(speech.run(speech.Peer("asyncpg", "none to speak of", install, client, work, 10)))
+asyncio.run(speech.run(speech.Peer("asyncpg", SETTINGS, install, client, work, 10)))

@@ -26,13 +26,16 @@
 drop function if exists holdfast.claim_guarded(                       -- as it was before version 9
     text[], smallint[], boolean[], timestamptz[], bigint[], timestamptz[], bigint[], text[], int[], text[], text[], boolean[],
     int, int, int, boolean, boolean, text[], jsonb, text, float8, boolean);
+drop function if exists holdfast.claim_guarded(                       -- it returned no "expires_in" before version 17
+    holdfast.lane[], holdfast.bucket_of_queue[], holdfast.vacated_key[], int, int, int, boolean, boolean, text[], jsonb, text,
+    float8, boolean);
 create or replace function holdfast.claim_guarded(
     lanes holdfast.lane[], own holdfast.bucket_of_queue[], vacated holdfast.vacated_key[], look int, most_keys int, take int,
     suspects boolean, block boolean, kinds text[], versions jsonb, worker text, lease float8, rescan boolean
 ) returns table (
     id uuid, lease_generation bigint, fence bigint, attempts int, max_attempts int, kind text, payload_version int,
-    payload text, queue text, partition_key text, headers text, idempotency_key text, cancelled boolean, ordered boolean,
-    available_at timestamptz, seq bigint, about json
+    payload text, queue text, partition_key text, headers text, idempotency_key text, cancelled boolean, expires_in float8,
+    ordered boolean, available_at timestamptz, seq bigint, about json
 )
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
@@ -105,8 +108,9 @@ begin
             fence = nextval('holdfast.fence')
         where i.ctid = any (places)
         returning i.id, i.lease_generation, i.fence, i.attempts, i.max_attempts, i.kind, i.payload_version, i.payload::text,
-                  i.queue, i.partition_key, i.headers::text, i.idempotency_key, i.cancel_requested_at is not null, i.ordered,
-                  i.available_at, i.seq, null::json;
+                  i.queue, i.partition_key, i.headers::text, i.idempotency_key, i.cancel_requested_at is not null,
+                  case when isfinite(i.expires_at) then extract(epoch from i.expires_at - holdfast.clock())::float8 end,
+                  i.ordered, i.available_at, i.seq, null::json;
     end if;
 end
 $$;

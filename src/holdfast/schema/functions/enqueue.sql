@@ -2,6 +2,11 @@
 -- the first one. Rejects bad input before anything is stored.
 drop function if exists holdfast.enqueue(         -- as it was up to version 6
     text, jsonb, text, text, interval, timestamptz, int, text, int, int, jsonb, uuid, boolean, boolean);
+drop function if exists holdfast.enqueue(         -- as it was up to version 15
+    text, jsonb, text, text, interval, timestamptz, int, text, int, int, jsonb, uuid, boolean, text);
+drop function if exists holdfast.enqueue(         -- as it was in version 16
+    text, jsonb, text, text, interval, timestamptz, int, text, int, int, jsonb, uuid, boolean, text, text, boolean, boolean,
+    text);
 create or replace function holdfast.enqueue(
     kind text,
     args jsonb default '{}',
@@ -20,7 +25,9 @@ create or replace function holdfast.enqueue(
     unique_key text default null,        -- find the job of this kind and key that has not started yet,
     unique_arguments boolean default null,   -- or of the same arguments,
     unique_done boolean default null,    -- or that has not ended yet, instead of adding another
-    replace text default null            -- give that job, if it waits, these 'arguments', or this 'time' as well
+    replace text default null,           -- give that job, if it waits, these 'arguments', or this 'time' as well
+    expires interval default null,       -- if it has not started after this long, it ends as expired;
+    expires_at timestamptz default null  -- or if it has not started by then
 ) returns uuid
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
@@ -72,6 +79,14 @@ begin
         raise exception 'replace must be arguments or time, got %', replace using errcode = 'HF001';
     elsif (replace is not null or unique_done) and unique_key is null and unique_arguments is not true then
         raise exception 'replace and unique_done need unique_key or unique_arguments' using errcode = 'HF001';
+    elsif expires is not null and expires_at is not null then
+        raise exception 'give expires or expires_at, not both' using errcode = 'HF001';
+    elsif expires <= interval '0' then
+        raise exception 'expires must be above zero, got %', expires using errcode = 'HF001';
+    elsif not isfinite(expires_at) or expires > interval '36500 days' then
+        raise exception '% is too far ahead: leave it out, if the job need not expire',
+                        case when expires_at is null then 'expires' else 'expires_at' end
+            using errcode = 'HF001';
     elsif on_failure not in ('block', 'skip') then
         raise exception 'on_failure must be block or skip, got %', on_failure using errcode = 'HF001';
     end if;
@@ -91,6 +106,8 @@ begin
     terms.unique_arguments := unique_arguments;
     terms.unique_done := unique_done;
     terms.replace := replace;
+    terms.expires := extract(epoch from expires);
+    terms.expires_at := expires_at;
     select o.* into made from holdfast.enqueue_once(id, key, payload, idempotency_key, terms) o;
     if made.conflict is not null then
         raise exception 'idempotency key % belongs to job %, which has %', idempotency_key, made.job_id, made.conflict

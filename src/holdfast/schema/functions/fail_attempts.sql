@@ -1,5 +1,6 @@
 -- End failed attempts: their jobs become pending again, for later; a dead letter, if no attempt is left or none is wanted;
--- or failed, if the job was cancelled while it ran (the chore archive moves it, as cancelled).
+-- or failed, if the job was cancelled while it ran (the chore archive moves it, as cancelled). An instance that was cancelled
+-- is retried like any other: it must be undone.
 --
 -- The only place that decides between the three, for attempts that workers report and for leases that expired.
 -- Takes    per attempt: the hold (worker, id, generation), in ascending order of ids; its error, as last_error and as the
@@ -19,14 +20,15 @@ create or replace function holdfast.fail_attempts(
 begin
     return query
     update holdfast.inbox i
-    set status = case when i.cancel_requested_at is not null then 'failed'
+    set status = case when i.cancel_requested_at is not null and not holdfast.is_workflow(i.kind) then 'failed'
                       when i.attempts < i.max_attempts and f.give_up is not true then 'pending'
                       else 'dead_letter' end::holdfast.inbox_status,
         available_at = case when i.attempts < i.max_attempts and f.give_up is not true
                             then clock_timestamp() + case when f.delay is null then holdfast.retry_delay(i.kind, i.attempts)
                                                           else make_interval(secs => least(f.delay, 3155760000)) end
                             else i.available_at end,
-        dead_at = case when i.attempts < i.max_attempts and f.give_up is not true or i.cancel_requested_at is not null
+        dead_at = case when i.attempts < i.max_attempts and f.give_up is not true
+                            or i.cancel_requested_at is not null and not holdfast.is_workflow(i.kind)
                        then null else holdfast.clock() end,
         -- Unknown: with one expired lease, a whole machine may be gone with all that it held, most of it never started.
         -- Only the second expired lease or death in a row makes a suspect, which runs in isolation.
@@ -37,8 +39,14 @@ begin
         claimed_by = null,
         claimed_at = null,
         lease_expires_at = null,
-        last_error = case when i.cancel_requested_at is not null then 'cancelled while it ran; ' else '' end || f.last_error,
+        last_error = case when i.cancel_requested_at is not null and not holdfast.is_workflow(i.kind)
+                          then 'cancelled while it ran; ' else '' end || f.last_error,
         -- Every attempt is kept, from the 26th on without its trace: a row that always fails must not grow without limit.
+        error_group = coalesce(f.record ->> 'group', holdfast.error_group(i.kind, f.record ->> 'error')),
+        -- A traced attempt names its span, and the next one links to it.
+        headers = case when f.record -> 'details' ->> 'traceparent' is null then i.headers
+                       else coalesce(i.headers, '{}')
+                            || jsonb_build_object('holdfast.previous', f.record -> 'details' -> 'traceparent') end,
         errors = coalesce(i.errors, '[]') || jsonb_build_array(
             f.record
             || case when jsonb_typeof(i.errors) = 'array' and jsonb_array_length(i.errors) >= 25

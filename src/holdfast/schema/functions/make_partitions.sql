@@ -9,6 +9,13 @@ declare
     today date := (holdfast.clock() at time zone 'UTC')::date;
     made  int := 0;
 begin
+    insert into holdfast.keep_classes as c (days, since, seen_at)
+    select k.keep_days, holdfast.clock(), holdfast.clock()
+    from (select distinct k.keep_days from holdfast.kinds k where k.keep_days > 0) k
+    order by k.keep_days
+    on conflict (days) do update set seen_at = excluded.seen_at;
+
+    perform holdfast.drop_outdated(ahead);
     for n in 0 .. ahead loop
         continue when to_regclass(format('holdfast.%I', to_char((today + n)::timestamp, '"archive_"YYYYMMDD'))) is not null;
         if holdfast.make_partition(today + n, (today + n)::timestamp at time zone 'UTC')

@@ -12,17 +12,21 @@ from collections.abc import Callable
 
 from ...db.link import Link, backoff
 from ...errors import Contended, Unreachable
-from ...inbox import ending
 from ...model.availability import Availability
+from ...model.flow import AnyOutcome
 from ...model.job import Claim
+from ...model.keep import Keep, as_installed
 from ...model.occurrences import Occurrences, Part
-from ...model.outcome import HandedBack, Lost, Outcome
+from ...model.outcome import Ended, Final, HandedBack, Lost
 from ...model.report import Report
-from ..leases.ledger import Ledger
+from ..leases.ledger import Ledger, now
+from . import writing
 
-Ending = ending.Ending[Claim]
+Ending = tuple[Claim, AnyOutcome]
 
 LINGER = 0.002
+AGAIN = 0.05
+"""Seconds until an ending is written again whose parent was locked."""
 CLOSE = 0.01
 """Seconds after a batch for which the next one lingers, even if nothing runs."""
 
@@ -30,19 +34,30 @@ CLOSE = 0.01
 class Completer:
     """Holds endings until they are written. A row leaves the ledger only then, so its lease is renewed until then."""
 
-    def __init__(self, link: Link, ledger: Ledger, occurrences: Occurrences, lease: float, batch: int) -> None:
+    def __init__(
+        self,
+        link: Link,
+        ledger: Ledger,
+        occurrences: Occurrences,
+        lease: float,
+        batch: int,
+        keep: Keep[Claim] = as_installed,
+    ) -> None:
         self._link = link
         self._ledger = ledger
         self._occurrences = occurrences
         self._availability = Availability(Part.ENDINGS, occurrences)
         self._lease = lease
         self._batch = batch
+        self._keep = keep
         self._waiting: list[Ending] = []
         self._filled = asyncio.Event()
         self._full = asyncio.Event()
         self._closing = False
         self._writing = False
         self._wrote_at = 0.0
+        self._put_off_now = 0
+        """Endings that wait to be written again."""
         self._task: asyncio.Task[None] | None = None
         self.busy: Callable[[], bool] = lambda: False
         """Are handlers running? Then a batch waits for more endings; set by the engine."""
@@ -56,16 +71,16 @@ class Completer:
 
     @property
     def backlog(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + self._put_off_now
 
     @property
     def idle(self) -> bool:
         """Is every ending written?"""
-        return not self._waiting and not self._writing
+        return not self._waiting and not self._writing and not self._put_off_now
 
-    def add(self, claim: Claim, outcome: Outcome) -> None:
+    def add(self, claim: Claim, outcome: AnyOutcome) -> None:
         """Add the outcome of an attempt."""
-        if isinstance(outcome, HandedBack):
+        if isinstance(outcome, HandedBack) or (isinstance(outcome, Ended) and outcome.status is Final.EXPIRED):
             self._ledger.put_back(claim.slot)
         else:
             self._ledger.end(claim.slot)
@@ -94,7 +109,7 @@ class Completer:
         while True:
             await self._filled.wait()
             if not self._waiting:
-                if self._closing:
+                if self._closing and not self._put_off_now:
                     return
                 self._filled.clear()
                 continue
@@ -129,7 +144,7 @@ class Completer:
         repeated = False
         while batch := self._still_ours(batch):
             try:
-                report = await ending.write(self._link, batch, repeated)
+                report = await writing.write(self._link, batch, repeated, self._keep)
             except (Unreachable, Contended) as error:
                 repeated = True  # the batch is several statements: some may have been written
                 self._availability.failed(error, rows=len(batch))
@@ -149,7 +164,8 @@ class Completer:
             return
 
     def _still_ours(self, batch: list[Ending]) -> list[Ending]:
-        ours = [e for e in batch if not self._ledger.expired(e[0].slot, self._lease)]
+        expired, lease, at = self._ledger.expired, self._lease, now()
+        ours = [e for e in batch if not expired(e[0].slot, lease, at)]
         if len(ours) < len(batch):
             kept = {claim.id for claim, _ in ours}
             for claim, _ in batch:
@@ -159,6 +175,8 @@ class Completer:
         return ours
 
     def _settle(self, batch: list[Ending], report: Report[Claim]) -> None:
+        if report.again:
+            batch = self._put_off(batch, report)
         self._occurrences.ended(batch, report)
         lost = {claim.id for claim in report.lost}
         for claim, _ in batch:
@@ -166,6 +184,19 @@ class Completer:
                 self._lose(claim)
             else:
                 self._free(claim)
+
+    def _put_off(self, batch: list[Ending], report: Report[Claim]) -> list[Ending]:
+        """Keep the endings of children whose parents are locked, for a later batch; return the others."""
+        again = {claim.id for claim in report.again}
+        later = [ending for ending in batch if ending[0].id in again]
+        asyncio.get_running_loop().call_later(AGAIN, self._add_again, later)
+        self._put_off_now += len(later)
+        return [ending for ending in batch if ending[0].id not in again]
+
+    def _add_again(self, endings: list[Ending]) -> None:
+        self._put_off_now -= len(endings)
+        self._waiting += endings
+        self._filled.set()
 
     def _free(self, claim: Claim) -> None:
         self._ledger.free(claim.slot)

@@ -19,6 +19,7 @@ from ...errors import Cancelled, InvalidPayload, LeaseLost, Timeout
 from ...model import payload
 from ...model.backoff import Backoff
 from ...model.durations import seconds
+from ...model.job import Claim
 from ...model.outcome import (
     DONE,
     AttemptFailed,
@@ -69,6 +70,10 @@ class Unstarted(Enum):
     """It could not start in time, or the worker drains."""
     CANCELLED = auto()
     """While an earlier attempt ran."""
+    EXPIRED = auto()
+    """By the database's clock, when it was claimed."""
+    MAY_HAVE_EXPIRED = auto()
+    """Since it was claimed: the database decides at its next claim."""
     NO_TRANSACTION = auto()
     NO_PROCESS = auto()
 
@@ -176,14 +181,30 @@ def unstarted(why: Unstarted) -> Outcome:
     match why:
         case Unstarted.LEASE_OVER | Unstarted.LEASE_LOST:
             return Lost()
-        case Unstarted.RECALLED | Unstarted.WAITED | Unstarted.NO_TRANSACTION:
+        case Unstarted.RECALLED | Unstarted.WAITED | Unstarted.NO_TRANSACTION | Unstarted.MAY_HAVE_EXPIRED:
             return HandedBack()
         case Unstarted.CANCELLED:
             return Ended(Final.CANCELLED, "cancelled while an earlier attempt ran")
+        case Unstarted.EXPIRED:
+            return Ended(Final.EXPIRED, "not started in time")
         case Unstarted.NO_PROCESS:
             return Snoozed(PUT_OFF)
         case _:
             assert_never(why)
+
+
+def expiry(claim: Claim, now: int) -> Unstarted | None:
+    """Return why an attempt must not start now, if its job can expire; `now` is of the ledger's clock.
+
+    A worker ends only what the database's clock called expired. Its own can say that a start would be too late, but not
+    that it is: the claim was sent before the database read its clock. Then the row is handed back. So nothing starts
+    late, and nothing that has time left ends.
+    """
+    if claim.expires_in is None:
+        return None
+    if claim.expires_in <= 0:
+        return Unstarted.EXPIRED
+    return Unstarted.MAY_HAVE_EXPIRED if now >= claim.start_by else None
 
 
 def process_gone(around: Around, how: str) -> Outcome:

@@ -41,6 +41,10 @@ class WorkerDesk:
     def note(self, claim: Claim, progress: Progress) -> None:
         self._progress.add(claim, progress)
 
+    def close(self) -> None:
+        """Stop; no handler runs any more."""
+        self._progress.close()
+
     def wait(self, work: Awaitable[Any]) -> Any:
         """Run it on the worker's loop, and wait for it in a handler's thread."""
         return asyncio.run_coroutine_threadsafe(_await(work), self._loop).result()

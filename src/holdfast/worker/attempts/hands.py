@@ -13,6 +13,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from ...definitions import Definition, Runs
 from ...errors import Cancelled, LeaseLost, Timeout
@@ -24,9 +25,9 @@ from ..leases.ledger import Ledger
 from ..settings import WorkerSettings
 from .completer import Completer
 from .contexts import BLOCKS
-from .deciding import Draining, Unstarted, unstarted
-from .runner import JobRunner
+from .deciding import Draining, Unstarted, expiry, unstarted
 from .running import Running
+from .traced import AttemptRunner
 
 AHEAD = 0.1
 """Rows are claimed ahead when handlers are short: as many as can start within these seconds, as measured."""
@@ -35,13 +36,36 @@ TURN = 0.001
 """Seconds that all hands together run before they yield to the event loop."""
 AHEAD_BYTES = 32 * 1024 * 1024
 """Most bytes of payloads that are claimed ahead, estimated from the latest ones."""
-LATER = (Runs.IN_PROCESS, Runs.IN_TRANSACTION)
-"""Their timeout begins when there is a process or a transaction for them."""
+LATER = (Runs.IN_PROCESS, Runs.IN_TRANSACTION, Runs.AS_FLOW)
+"""Their timeout begins when there is a process or a transaction for them; that of a workflow with each step."""
 UNWRITTEN = 2000
 """Most endings that may wait to be written before nothing more is started."""
 
 
+class _Plan(NamedTuple):
+    """What a hand has to know of a task, worked out once: every attempt needs it."""
+
+    timeout: float
+    kill_after: int
+    """Nanoseconds after which the keeper kills what does not stop."""
+    stoppable: bool
+    later: bool
+    """Does its timeout begin later than the attempt?"""
+    flow: bool
+    """Is it a workflow? Then it is undone if it was cancelled, and has no timeout of its own."""
+
+    @classmethod
+    def of(cls, definition: Definition, grace: float) -> _Plan:
+        if definition.runs is Runs.IN_PROCESS:  # the pool kills this process, and nothing else with it
+            grace = max(grace, 10 * GIVE_IN)
+        kill_after = int((definition.timeout + grace) * 1e9)
+        flow = definition.runs is Runs.AS_FLOW
+        return cls(definition.timeout, kill_after, definition.stoppable, definition.runs in LATER, flow)
+
+
 class Hands:
+    closed = False
+
     def __init__(
         self,
         definitions: Mapping[str, Definition],
@@ -52,16 +76,19 @@ class Hands:
         draining: asyncio.Event,
     ) -> None:
         self._definitions = definitions
+        self._plans = {kind: _Plan.of(definition, settings.grace) for kind, definition in definitions.items()}
         self._settings = settings
         self._ledger = ledger
         self._occurrences = occurrences
         self._completer = completer
         self._draining = draining
-        self._runner: JobRunner
+        self._runner: AttemptRunner
         self.coming = 0
         """Claimed rows that are about to be taken."""
         self._ready: deque[Claim] = deque()
         self._ready_since = 0.0
+        self._waiting_since = 0
+        """Rows that were ready at `_ready_since` and have not started."""
         self._running: dict[int, Running] = {}
         self._idle: deque[asyncio.Future[None]] = deque()
         self._turn_ends = 0.0
@@ -105,10 +132,12 @@ class Hands:
     def take_soon(self, claims: list[Claim], at: int) -> None:
         """As `take`, in the next round of the event loop."""
         self.coming += len(claims)
+        self._ledger.reserved += len(claims)
         asyncio.get_running_loop().call_soon(self._take_now, claims, at)
 
     def _take_now(self, claims: list[Claim], at: int) -> None:
         self.coming -= len(claims)
+        self._ledger.reserved -= len(claims)
         self.take(claims, at)
 
     def take(self, claims: list[Claim], at: int) -> None:
@@ -116,10 +145,12 @@ class Hands:
         if not claims:
             return
         if not self._ready:
-            self._ready_since = time.monotonic()
+            self._ready_since, self._waiting_since = time.monotonic(), len(claims)
         hold = self._ledger.hold
         for claim in claims:
             claim.slot = hold(claim.id, claim.generation, at)
+            if claim.expires_in is not None:
+                claim.start_by = at + int(claim.expires_in * 1e9)
         self._occurrences.claimed(claims)
         self._weigh(claims)
         if self._ledger.recalled(at):
@@ -148,7 +179,7 @@ class Hands:
 
     # Running
 
-    async def work(self, runner: JobRunner) -> None:
+    async def work(self, runner: AttemptRunner) -> None:
         """Run one hand until it is cancelled; in a drain, until its handler has ended, which may swallow that."""
         self._runner = runner
         task = asyncio.current_task()
@@ -159,7 +190,14 @@ class Hands:
             elif time.perf_counter() > self._turn_ends:
                 await self._end_turn()
             else:
-                await self._run(self._ready.popleft(), task)
+                await self._run(self._next(), task)
+
+    def _next(self) -> Claim:
+        claim = self._ready.popleft()
+        self._waiting_since -= 1
+        if self._waiting_since <= 0:  # all have started that waited then: those that wait now came later
+            self._ready_since, self._waiting_since = time.monotonic(), len(self._ready)
+        return claim
 
     async def _rest(self) -> None:
         if self._ready:  # too many endings are unwritten: let the completer run
@@ -185,36 +223,42 @@ class Hands:
         self._turn_ends = time.perf_counter() + TURN
 
     async def _run(self, claim: Claim, hand: asyncio.Task[None]) -> None:
-        if self._ledger.expired(claim.slot, self._settings.lease):
+        ledger, slot, at = self._ledger, claim.slot, marks.now()
+        if ledger.expired(slot, self._settings.lease, at):
             self._leave(claim, Unstarted.LEASE_OVER)
             return
-        if claim.cancelled:
+        timeout, kill_after, stoppable, later, flow = plan = self._plans[claim.kind]
+        if claim.cancelled and not flow:
             self._leave(claim, Unstarted.CANCELLED)
             return
-        definition = self._definitions[claim.kind]
+        began_before = flow and claim.generation > 1
+        if claim.expires_in is not None and not began_before and (why := expiry(claim, at)) is not None:
+            self._leave(claim, why)
+            return
         began = time.perf_counter()
-        running = Running(claim, math.inf, hand, definition.stoppable, began)
-        if definition.runs in LATER:
-            self._ledger.start(claim.slot, 0)
-            running.begins = lambda: self._start_clock(running, definition)
-        else:
-            self._start_clock(running, definition)
-        if (notice := self._ledger.notice_of(claim.slot)) in (marks.LOST, marks.RECALLED):  # after it counts as started
+        running = Running(claim, math.inf if later else began + timeout, hand, stoppable, began)
+        ledger.start(slot, 0 if later else at + kill_after)
+        if flow:
+            running.begins_for = lambda timeout: self._watch_step(slot, timeout)
+        elif later:
+            running.begins = lambda: self._start_clock(running, plan)
+        if (notice := ledger.notice_of(slot)) in (marks.LOST, marks.RECALLED):  # after it counts as started
             self._leave(claim, Unstarted.LEASE_LOST if notice == marks.LOST else Unstarted.RECALLED)
             return
-        self._running[claim.slot] = running
+        self._running[slot] = running
         self._occurrences.started(claim)
         # If this raises, the worker ends, and a thread may still be running: the row stays in the ledger, for the
         # supervisor to hand back when the process is gone, or until its lease expires.
         outcome = await self._runner.run(running)
-        del self._running[claim.slot]
-        took = time.perf_counter() - began
-        if took > BLOCKS and definition.runs is Runs.ON_LOOP and not running.waited:
+        del self._running[slot]
+        ended = time.perf_counter()
+        took, claim.took = ended - began, ended - running.began
+        if took > BLOCKS and self._definitions[claim.kind].runs is Runs.ON_LOOP and not running.waited:
             self._occurrences.blocked(claim, took)
         # Fast when handlers get slower, slowly when they get faster.
         self._handler_time += (took - self._handler_time) * (0.5 if took > self._handler_time else 0.1)
         if outcome is None:
-            self._ledger.free(claim.slot)
+            ledger.free(slot)
             if claim.ordered:
                 self.vacate(claim)
         else:
@@ -222,12 +266,13 @@ class Hands:
         if len(self._ready) * 2 < self._settings.prefetch:
             self.demand.set()
 
-    def _start_clock(self, running: Running, definition: Definition) -> None:
-        grace = self._settings.grace
-        if definition.runs is Runs.IN_PROCESS:  # the pool kills this process, and nothing else with it
-            grace = max(grace, 10 * GIVE_IN)
-        running.deadline = time.perf_counter() + definition.timeout
-        self._ledger.start(running.claim.slot, marks.now() + int((definition.timeout + grace) * 1e9))
+    def _start_clock(self, running: Running, plan: _Plan) -> None:
+        running.deadline = time.perf_counter() + plan.timeout
+        self._ledger.start(running.claim.slot, marks.now() + plan.kill_after)
+
+    def _watch_step(self, slot: int, timeout: float) -> None:
+        """Let the keeper kill this process if the step, which cannot be stopped, runs on after its timeout; 0: not."""
+        self._ledger.start(slot, marks.now() + int((timeout + self._settings.grace) * 1e9) if timeout else 0)
 
     # Watching
 
@@ -260,13 +305,13 @@ class Hands:
             self._occurrences.handlers_left(len(self._running))
 
     def _stop_overdue(self) -> None:
-        now = time.perf_counter()
+        now, at = time.perf_counter(), marks.now()
         for running in list(self._running.values()):
             slot = running.claim.slot
             if now > running.deadline:
                 limit = self._definitions[running.claim.kind].timeout
                 running.stop(Timeout(f"the attempt ran longer than the {limit:g} s that its task allows"))
-            elif self._ledger.expired(slot, self._settings.lease):
+            elif self._ledger.expired(slot, self._settings.lease, at):
                 running.stop(LeaseLost("the lease was not renewed in time"))
 
     def _hand_back_stale(self) -> None:
@@ -275,4 +320,4 @@ class Hands:
             self._occurrences.start_overdue(list(self._ready), STALE)
             self.hand_back_ready()
             self._handler_time = max(self._handler_time, AHEAD)
-        self._ready_since = time.monotonic()
+        self._ready_since, self._waiting_since = time.monotonic(), len(self._ready)

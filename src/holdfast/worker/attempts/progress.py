@@ -51,6 +51,11 @@ class ProgressNotes:
             with suppress(RuntimeError):  # the loop has ended, and a handler's thread has not
                 self._loop.call_soon_threadsafe(self._start)
 
+    def close(self) -> None:
+        """Store nothing more: the attempts have ended, and their progress with them."""
+        if self._writing is not None:
+            self._writing.cancel()
+
     def _start(self) -> None:
         self._writing = self._loop.create_task(self._write(), name="holdfast progress")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -11,8 +12,11 @@ from ...context import NO_STATE
 from ...db.database import Database
 from ...definitions import Definition, Runs
 from ...errors import Cancelled, Timeout
+from ...model.flow import AnyOutcome
+from ...model.keep import keep_of
 from ...model.occurrences import Occurrences
-from ...model.outcome import AttemptFailed, Outcome
+from ...model.outcome import DONE, AttemptFailed, Outcome
+from ..flows.way import AsFlow, Records
 from ..handler_processes.pool import HandlerProcesses
 from ..settings import WorkerSettings
 from .deciding import raised, stopped
@@ -21,7 +25,7 @@ from .running import Running
 from .transactions import Transactions
 from .ways import GaveIn, InProcess, InThread, InTransaction, OnLoop, Uncommon, Way
 
-Reported = TypeVar("Reported", bound=Outcome | None)
+Reported = TypeVar("Reported", bound=AnyOutcome | None)
 
 
 class JobRunner:
@@ -35,28 +39,46 @@ class JobRunner:
         occurrences: Occurrences,
         address: str | None = None,
         state: Any = NO_STATE,
+        threads: Executor | None = None,
+        transactions: Transactions | None = None,
+        records: Records | None = None,
     ) -> None:
+        """`threads`: where handlers of threads run, and `transactions`: whose; None: its own, which it closes.
+        `records`: where the steps of workflows are; None: it runs no workflows."""
         self._occurrences = occurrences
-        transactions = Transactions(database, settings, occurrences)
-        desk = WorkerDesk(transactions, state)
+        self._own = Transactions(database, settings, occurrences) if transactions is None else None
+        transactions = transactions or self._own
+        assert transactions is not None
+        desk = self._desk = WorkerDesk(transactions, state)
+        keep = keep_of({kind: definition.keep for kind, definition in definitions.items()})
         self._ways: dict[Runs, Way] = {
             Runs.ON_LOOP: OnLoop(desk, occurrences),
-            Runs.IN_THREAD: InThread(desk, settings.concurrency),
-            Runs.IN_TRANSACTION: InTransaction(desk, database, transactions, occurrences),
+            Runs.IN_THREAD: InThread(desk, settings.concurrency, threads),
+            Runs.IN_TRANSACTION: InTransaction(desk, database, transactions, occurrences, keep),
         }
+        if records is not None:
+            self._ways[Runs.AS_FLOW] = AsFlow(
+                desk, database, transactions, occurrences, records, settings.concurrency, threads
+            )
         if address is not None and any(each.runs is Runs.IN_PROCESS for each in definitions.values()):
-            self._ways[Runs.IN_PROCESS] = InProcess(HandlerProcesses(address, definitions.values(), desk, occurrences))
+            processes = HandlerProcesses(address, definitions.values(), desk, occurrences, settings.imports)
+            self._ways[Runs.IN_PROCESS] = InProcess(processes)
         self._how = {kind: (definition, self._ways[definition.runs]) for kind, definition in definitions.items()}
 
     async def start(self) -> None:
         for way in self._ways.values():
             await way.start()
 
-    async def run(self, running: Running) -> Outcome | None:
+    def passes_on(self, kind: str) -> bool:
+        """Does work of such an attempt go on elsewhere: in a process of its handler's own, or in children?"""
+        return self._how[kind][0].runs in (Runs.IN_PROCESS, Runs.AS_FLOW)
+
+    async def run(self, running: Running) -> AnyOutcome | None:
         """Run the handler; None when its ending is already written."""
         definition, way = self._how[running.claim.kind]
         try:
-            return self._report(running, await way.run(running, definition))
+            outcome = await way.run(running, definition)
+            return outcome if outcome is DONE else self._report(running, outcome)
         except asyncio.CancelledError as error:
             if not _current_task().cancelling():  # the handler's own, such as that of a task it awaited
                 return self._raised(running, error)
@@ -97,8 +119,11 @@ class JobRunner:
         return outcome
 
     async def close(self) -> None:
+        self._desk.close()
         for way in self._ways.values():
             await way.close()
+        if self._own is not None:
+            await self._own.close()
 
 
 def _forget_cancellation() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import copy_context
 from time import perf_counter
 from typing import Any, Protocol
@@ -19,15 +19,19 @@ from ...context import Context, Desk, TxContext
 from ...db.database import PIN_PLANS, Connection, Database
 from ...definitions import Definition
 from ...errors import LeaseLost
-from ...inbox import ending, sessions
+from ...inbox import sessions
+from ...model.flow import AnyOutcome
 from ...model.job import Claim
+from ...model.keep import Keep
 from ...model.occurrences import Occurrences
 from ...model.outcome import AttemptFailed, Outcome
 from ...probes import probe
 from ..handler_processes.pool import HandlerProcesses
+from ..leases import ledger as marks
 from ..logs import current
+from . import writing
 from .contexts import BLOCKS, first_step, other_steps
-from .deciding import Unstarted, ended_transaction, returned, unstarted
+from .deciding import Unstarted, ended_transaction, expiry, returned, unstarted
 from .running import Running
 from .transactions import ATTEMPT, Transactions, Unbegun
 
@@ -36,7 +40,7 @@ class Way(Protocol):
     async def start(self) -> None:
         """Prepare for the first attempt; raises ConfigurationError if this way cannot work here."""
 
-    async def run(self, running: Running, definition: Definition) -> Outcome | None:
+    async def run(self, running: Running, definition: Definition) -> AnyOutcome | None:
         """Run the attempt; None if its ending is already written."""
 
     async def close(self) -> None: ...
@@ -78,10 +82,11 @@ class OnLoop:
 
 
 class InThread:
-    def __init__(self, desk: Desk, threads: int) -> None:
+    def __init__(self, desk: Desk, most: int, threads: Executor | None = None) -> None:
         self._desk = desk
-        self._most = threads
-        self._threads: ThreadPoolExecutor | None = None
+        self._most = most
+        self._threads = threads
+        self._own: ThreadPoolExecutor | None = None
 
     async def start(self) -> None: ...
 
@@ -93,7 +98,7 @@ class InThread:
             running.context = Context(claim, self._desk)
         context = (running.context,) if running.context is not None else ()
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._most, thread_name_prefix="holdfast")
+            self._threads = self._own = ThreadPoolExecutor(self._most, thread_name_prefix="holdfast")
         loop = asyncio.get_running_loop()
         value, error = await loop.run_in_executor(
             self._threads, copy_context().run, _invoke, claim, definition.function, context, arguments
@@ -104,8 +109,8 @@ class InThread:
         return returned(value)
 
     async def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._own is not None:
+            self._own.shutdown(wait=False, cancel_futures=True)
 
 
 def _invoke(
@@ -123,11 +128,14 @@ def _invoke(
 
 
 class InTransaction:
-    def __init__(self, desk: Desk, database: Database, transactions: Transactions, occurrences: Occurrences) -> None:
+    def __init__(
+        self, desk: Desk, database: Database, transactions: Transactions, occurrences: Occurrences, keep: Keep[Claim]
+    ) -> None:
         self._desk = desk
         self._database = database
         self._transactions = transactions
         self._occurrences = occurrences
+        self._keep = keep
 
     async def start(self) -> None: ...
 
@@ -149,6 +157,8 @@ class InTransaction:
         """Run the handler's writes, its follow-up jobs and its ending in one transaction. The row is written last."""
         claim = running.claim
         async with self._transactions.of(claim, definition.timeout) as connection:
+            if (why := expiry(claim, marks.now())) is not None:  # it may have waited for its transaction
+                raise _RolledBack(unstarted(why))
             running.begins()
             running.context = TxContext(claim, self._desk, connection)
             value = await self._call(running, definition, arguments, connection)
@@ -160,11 +170,13 @@ class InTransaction:
             running.cancellable = False
             if await connection.execute(_PIN_AND_CHECK.format(sessions.name(claim))) != "SELECT 1":
                 raise _RolledBack(ended_transaction())
-            report = await ending.write(_OnConnection(connection, self._database), [(claim, outcome)])
+            report = await writing.write(_OnConnection(connection, self._database), [(claim, outcome)], keep=self._keep)
             if report.lost:
                 raise LeaseLost("the lease was lost; the transaction of this attempt is rolled back")
             probe("tx.before_commit")
         probe("tx.after_commit")
+        running.written = outcome
+        claim.took = perf_counter() - running.began
         self._occurrences.ended([(claim, outcome)], report)
         return None
 
@@ -185,8 +197,7 @@ class InTransaction:
             if not running.waited and (took := perf_counter() - running.began) > BLOCKS:
                 self._occurrences.blocked(running.claim, took)
 
-    async def close(self) -> None:
-        await self._transactions.close()
+    async def close(self) -> None: ...
 
 
 _PIN_AND_CHECK = f"{PIN_PLANS}; select 1 where pg_catalog.current_setting('{ATTEMPT}', true) = '{{}}'"

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from ...inbox.claimer import Claimer
 from ..attempts.completer import Completer
-from ..attempts.hands import Hands
 from ..leases import ledger as marks
+from .taker import Taker
 
 LEAVE = 5.0
 """Seconds for which suspects are left to isolation processes of other hosts, where they risk no other job."""
@@ -25,7 +25,7 @@ TRIES = 3
 
 
 class InPlace:
-    def __init__(self, claimer: Claimer, hands: Hands, completer: Completer, draining: asyncio.Event) -> None:
+    def __init__(self, claimer: Claimer, hands: Taker, completer: Completer, draining: asyncio.Event) -> None:
         self._claimer = claimer
         self._hands = hands
         self._completer = completer

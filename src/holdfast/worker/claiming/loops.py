@@ -22,20 +22,21 @@ from ...model.job import Claim
 from ...model.occurrences import Occurrences, Part
 from ...ownership.shares import Shares
 from ..attempts.completer import Completer
-from ..attempts.hands import UNWRITTEN, Hands
+from ..attempts.hands import UNWRITTEN
 from ..leases import ledger as marks
 from ..leases.ledger import Ledger
 from ..settings import WorkerSettings
 from .in_place import InPlace
 from .pace import Pace
+from .taker import Taker
 
 BACKLOG = 3
 """Full claims after which more is claimed than there are free hands: a few jobs should go to all workers that sleep."""
 COMMIT = 0.025
 """Seconds after which a commit that was in progress when the worker fell asleep, and did not wake it, is done."""
 FLOWS = 0.2
-"""Seconds after a hand-over for which a worker does not sleep long: rows for which it had no room are in the lanes
-again, and there is no wake-up for that."""
+"""Seconds after a hand-over without enough room, for which a worker does not sleep long: the rows that it left are in
+the lanes again, and there is no wake-up for that."""
 OCCUPIED = 0.02
 """Seconds after which a worker without room tells the listener: it does not count as awake any more."""
 
@@ -49,12 +50,13 @@ class Claiming:
         claimer: Claimer,
         shares: Shares,
         links: tuple[Link, Link],
-        hands: Hands,
+        hands: Taker,
         completer: Completer,
         settings: WorkerSettings,
         ledger: Ledger,
         occurrences: Occurrences,
         draining: asyncio.Event,
+        post: int = 0,
     ) -> None:
         self.claimer = claimer
         self.shares = shares
@@ -64,6 +66,7 @@ class Claiming:
         self._completer = completer
         self._settings = settings
         self._ledger = ledger
+        self._post = ledger.post(post)
         self._availability = Availability(Part.CLAIM, occurrences)
         self._key_availability = Availability(Part.HAND_OVER, occurrences)
         self._draining = draining
@@ -72,7 +75,8 @@ class Claiming:
         self.in_place: InPlace | None = None
         """Runs suspects between other jobs; None where isolation processes run them."""
         self._handing_over = False
-        self._handed_over_at = 0.0
+        self._left_over_at = 0.0
+        """When a hand-over last lacked room."""
         self._vacant = asyncio.Event()
         """Set when an ordered row has ended here: its key may have a next one."""
         self.woken = asyncio.Event()
@@ -118,22 +122,22 @@ class Claiming:
             if want <= 0:
                 await self._wait_demand()
                 continue
-            called, reachable = self.woken.is_set(), self._ledger.reachable
+            called, reachable = self.woken.is_set(), self._post.reachable
             self.woken.clear()
+            self._post.note_poll()
             try:
                 found = await self._claim(want)
             except Exception as error:
                 self._availability.failed(error)
-                self._ledger.set_state(marks.BUSY)
+                self._post.set_state(marks.BUSY)
                 await self._sleep(backoff(self._availability.failures))
                 continue
             self._availability.succeeded()
             if found:
-                self._pause = self._settings.poll_min
-                self._ledger.set_state(marks.AWAKE, room=want)
+                self._post.set_state(marks.AWAKE, room=want)
             else:
                 await self._rest(want, called, reachable)
-        self._ledger.set_state(marks.BUSY)
+        self._post.set_state(marks.BUSY)
 
     async def _claim(self, want: int) -> bool:
         """Claim up to `want` rows. False if there is nothing to do now."""
@@ -153,6 +157,7 @@ class Claiming:
         self._full += batch.full or len(batch.claims) >= self._settings.concurrency
         if batch.claims:
             self._pace.found(len(batch.claims), time.monotonic())
+            self._pause = self._settings.poll_min
         if len(batch.claims) >= self._settings.concurrency:
             self._hands.take_soon(batch.claims, at)  # and send the next claim first: the server works in parallel
         elif batch.claims:
@@ -163,13 +168,14 @@ class Claiming:
         return bool(batch.claims) or batch.more
 
     def _note_suspects(self, wait: bool) -> None:
-        self._ledger.set_suspects(wait)
         if self.in_place is not None:
             self.in_place.see(wait)
+        else:
+            self._ledger.set_suspects(wait)
 
     def _want(self) -> int:
         """How many rows to claim now; 0 while there is not enough room for a round trip to pay off."""
-        if self._overloaded():
+        if self._overloaded() or self._hands.closed:
             return 0
         vacated = self.claimer.vacated  # each may hand over one row during this claim
         held = self._hands.held + vacated + self._booked
@@ -180,16 +186,18 @@ class Claiming:
     @property
     def _room(self) -> int:
         """For how many more rows the ledger has room, beside those that claims in progress may bring."""
-        return self._ledger.room - self._hands.coming - self._booked
+        return self._ledger.room
 
     @contextmanager
     def _booking(self, rows: int) -> Iterator[None]:
         """Reserve room for this number of rows."""
         self._booked += rows
+        self._ledger.reserved += rows
         try:
             yield
         finally:
             self._booked -= rows
+            self._ledger.reserved -= rows
 
     def _overloaded(self) -> bool:
         """Are too many endings unwritten, or is the keeper late, so that new claims would not be renewed?"""
@@ -208,12 +216,12 @@ class Claiming:
             await self._vacant.wait()
             self._vacant.clear()
             while self.claimer.vacated > 0 and not self._draining.is_set():
-                waiting = self.claimer.vacated
                 try:
                     # One row has ended for each that may come, so there is room; claims along the lanes leave it.
-                    await self._hand_over(0 if self._overloaded() or self._isolating else self._room)
+                    busy = self._overloaded() or self._isolating or self._hands.closed
+                    await self._hand_over(0 if busy else self._room)
                     self._key_availability.succeeded()
-                    if self.claimer.vacated >= waiting:  # others have these keys locked, for the moment of a claim
+                    if self.claimer.locked_out:  # others have these keys locked, for the moment of a claim
                         await asyncio.sleep(self._settings.poll_min)
                 except Exception as error:
                     self._key_availability.failed(error)
@@ -222,8 +230,10 @@ class Claiming:
     async def _hand_over(self, limit: int, link: Link | None = None) -> None:
         at = marks.now()
         most = max(0, min(limit, self.claimer.vacated))
+        if most < self.claimer.vacated:
+            self._left_over_at = time.monotonic()
+            self._pause = self._settings.poll_min
         self._handing_over = True
-        self._handed_over_at = time.monotonic()
         try:
             with self._booking(most):
                 claims = await self.claimer.hand_over(link or self._key_link, most)
@@ -246,21 +256,21 @@ class Claiming:
         now = time.monotonic()
         if self._pace.stays_awake(now):
             nap = self._pace.nap(now)
-            self._ledger.set_state(marks.AWAKE, nap, room)
+            self._post.set_state(marks.AWAKE, nap, room)
             await (self._doze(nap) if nap else asyncio.sleep(0))
             return
         if called and (deaf := self._pace.woken_for_nothing(now)):  # another worker was faster, or it is not for us
-            self._ledger.set_state(marks.DEAF, deaf, room)
+            self._post.set_state(marks.DEAF, deaf, room)
             await self._sleep(deaf)
         nap = self._nap(reachable) * random.uniform(0.75, 1.25)
-        self._ledger.set_state(marks.ASLEEP, nap, room)
-        if not self._ledger.reachable:
+        self._post.set_state(marks.ASLEEP, nap, room)
+        if not self._post.reachable:
             self.stir()
         if await self._doze(nap):
             self._pause = min(self._pause * 1.5, self._settings.poll_max)
 
     def _nap(self, reachable: bool) -> float:
-        if time.monotonic() - self._handed_over_at < FLOWS:
+        if time.monotonic() - self._left_over_at < FLOWS:
             return self._pause
         if not reachable:
             self._unseen = True
@@ -272,13 +282,13 @@ class Claiming:
 
     async def _wait_demand(self) -> None:
         self._hands.demand.clear()
-        self._ledger.set_state(marks.BUSY)
+        self._post.set_state(marks.BUSY)
         for seconds in (OCCUPIED, ROOM_AGAIN):
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._hands.demand.wait()
                 return
-            if self._ledger.awake_here:
+            if self._post.awake_here:
                 self.stir()
 
     async def _sleep(self, seconds: float) -> None:

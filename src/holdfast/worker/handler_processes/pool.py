@@ -2,7 +2,8 @@
 
 Each runs one attempt at a time. One is started with the worker, so that an application that it cannot load is rejected
 then; the others when attempts wait, one per core at a time and no more than there are hands. The first free one takes
-the next attempt. A process that idles for a minute ends, except the last one.
+the next attempt. A process that idles for a minute ends, except the last one. One that idles leaves `lifespan_sync`
+before it is killed.
 
     handler over its timeout, cancelled, or its lease lost    told, if it takes a context; killed half a second later
     worker drains and cannot wait any longer                  killed, its row handed back
@@ -26,8 +27,9 @@ from ...errors import Cancelled, ConfigurationError, LeaseLost, Timeout
 from ...model.job import Claim
 from ...model.occurrences import Occurrences
 from ...model.outcome import Outcome
-from ..attempts.deciding import PUT_OFF, Around, Unstarted, process_gone, unstarted
+from ..attempts.deciding import PUT_OFF, Around, Unstarted, expiry, process_gone, unstarted
 from ..exit_codes import is_shortage
+from ..leases import ledger as marks
 from .process import PROGRAM, HandlerProcess, NotStarted, ProcessDied, Refused
 
 START = 60.0
@@ -43,9 +45,17 @@ CORES = os.cpu_count() or 1
 
 
 class HandlerProcesses:
-    def __init__(self, address: str, definitions: Iterable[Definition], desk: Desk, occurrences: Occurrences) -> None:
+    def __init__(
+        self,
+        address: str,
+        definitions: Iterable[Definition],
+        desk: Desk,
+        occurrences: Occurrences,
+        imports: Iterable[str] = (),
+    ) -> None:
         self._occurrences = occurrences
         self._address = address
+        self._imports = list(imports)
         chosen = [definition for definition in definitions if definition.runs is Runs.IN_PROCESS]
         self._kinds = {definition.kind for definition in chosen}
         modules = {getattr(definition.function, "__module__", None) for definition in chosen}
@@ -56,6 +66,7 @@ class HandlerProcesses:
         self._idle: list[HandlerProcess] = []
         self._waiting: deque[asyncio.Future[HandlerProcess]] = deque()
         self._starting: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
         self._looking: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -94,6 +105,9 @@ class HandlerProcesses:
         except (NotStarted, OSError) as error:
             self._occurrences.not_started(claim, error, PUT_OFF)
             return unstarted(Unstarted.NO_PROCESS)
+        if (why := expiry(claim, marks.now())) is not None:  # it may have waited for its process
+            self._put_back(process)
+            return unstarted(why)
         ending = process.begin(claim)
         begins()
         try:
@@ -184,13 +198,18 @@ class HandlerProcesses:
         for task in self._starting:
             task.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
+        try:
+            await asyncio.gather(*self._leaving, *(process.leave() for process in self._idle))
+        finally:  # also if the worker is told to stop now
+            for process in self._all:
+                process.kill()
         for process in list(self._all):
             await process.end()
         self._all.clear()
         self._idle.clear()
 
     async def _start(self) -> HandlerProcess:
-        process = HandlerProcess(self._address, self._modules, self._desk)
+        process = HandlerProcess(self._address, self._imports, self._modules, self._desk)
         self._all.add(process)
         try:
             async with asyncio.timeout(START):
@@ -218,7 +237,10 @@ class HandlerProcesses:
         now = time.monotonic()
         for process in self._idle[:-1]:  # the last one is used next, and stays
             if now - process.idle_since > IDLE:
-                process.kill()
+                self._idle.remove(process)
+                task = asyncio.get_running_loop().create_task(_retire(process), name="holdfast process leaves")
+                self._leaving.add(task)
+                task.add_done_callback(self._leaving.discard)
         for process in self._idle:
             if not process.usable:
                 process.kill()
@@ -226,6 +248,13 @@ class HandlerProcesses:
         for process in [process for process in self._all if not process.alive]:
             process.kill()
             self._all.remove(process)
+
+
+async def _retire(process: HandlerProcess) -> None:
+    try:
+        await process.leave()
+    finally:
+        process.kill()
 
 
 def _is_one() -> bool:

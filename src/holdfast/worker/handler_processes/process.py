@@ -28,6 +28,8 @@ from . import protocol
 log = logging.getLogger("holdfast.worker")
 
 PROGRAM = "holdfast.processes.handler_process"
+LEAVING = 5.0
+"""Seconds that a process has to leave `lifespan_sync`."""
 _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 
@@ -44,7 +46,7 @@ class ProcessDied(Exception):
 
 
 class HandlerProcess(asyncio.Protocol):
-    def __init__(self, address: str, modules: list[str], desk: Desk) -> None:
+    def __init__(self, address: str, imports: list[str], modules: list[str], desk: Desk) -> None:
         self._desk = desk
         self._buffer = bytearray()
         self._decoder = msgspec.json.Decoder(protocol.Up)
@@ -53,13 +55,16 @@ class HandlerProcess(asyncio.Protocol):
         self._claim: Claim
         self._ending: asyncio.Future[Outcome | None] | None = None
         self._answering: asyncio.Task[None] | None = None
+        self._leaves = False
+        self._left: asyncio.Future[None] | None = None
+        """Set when it was asked to leave; done when it has."""
         self.idle_since = time.monotonic()
         self._transport: asyncio.Transport | None = None
         self._socket, theirs = socket.socketpair()
         reader, self._pipe_fd = os.pipe()
         start = protocol.Start(
-            app=address, modules=modules, path=sys.path, socket_fd=theirs.fileno(), pipe_fd=reader, parent=os.getpid(),
-            log_level=logging.getLogger().level, log_format=chosen_format(),
+            app=address, imports=imports, modules=modules, path=sys.path, socket_fd=theirs.fileno(), pipe_fd=reader,
+            parent=os.getpid(), log_level=logging.getLogger().level, log_format=chosen_format(),
         )  # fmt: skip
         try:
             # Not awaited: a start that is cancelled half-way would leave an unknown process. And in this thread: the
@@ -90,14 +95,16 @@ class HandlerProcess(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         """Can it take an attempt?"""
-        return self._pipe_fd >= 0 and self._transport is not None and self._ending is None
+        return self._pipe_fd >= 0 and self._transport is not None and self._ending is None and self._left is None
 
     def begin(self, claim: Claim) -> asyncio.Future[Outcome | None]:
         """Run an attempt. The future is always set: by its outcome, or when the process dies."""
         assert self._transport is not None
         self._claim = claim
         self._ending = ending = asyncio.get_running_loop().create_future()
-        self._transport.write(protocol.frame(protocol.Run(claim)))
+        # Where it is counted is ours, and not for another process.
+        sent = msgspec.structs.replace(claim, counted_in=None)
+        self._transport.write(protocol.frame(protocol.Run(sent)))
         return ending
 
     def tell(self, stop: LeaseLost | Cancelled | Timeout) -> None:
@@ -106,6 +113,19 @@ class HandlerProcess(asyncio.Protocol):
             os.write(self._pipe_fd, protocol.frame(message))
         except OSError:
             log.debug("process %s is gone and cannot be told to stop", self._process.pid)
+
+    async def leave(self) -> None:
+        """Let it leave `lifespan_sync`, if it has one and is idle. It takes no more attempts; `kill` comes next."""
+        if not self.usable or not self._leaves:
+            return
+        assert self._transport is not None
+        self._left = asyncio.get_running_loop().create_future()
+        self._transport.write(protocol.frame(protocol.Leave()))
+        try:
+            async with asyncio.timeout(LEAVING):
+                await self._left
+        except TimeoutError:
+            log.warning("process %s is killed: it did not leave lifespan_sync within %g s", self._process.pid, LEAVING)
 
     def kill(self) -> None:
         """Kill it, and all processes of its group, which its handler may have started."""
@@ -166,6 +186,7 @@ class HandlerProcess(asyncio.Protocol):
         if (ending := self._ending) is not None and not ending.done():
             ending.set_exception(ProcessDied)
             ending.exception()
+        self._note_left()
 
     def _take(self, message: protocol.Up) -> None:
         match message:
@@ -177,8 +198,11 @@ class HandlerProcess(asyncio.Protocol):
                 self._answering = asyncio.get_running_loop().create_task(self._answer(question))
             case protocol.Tell(progress):
                 self._desk.note(self._claim, progress)
-            case protocol.Ready(kinds) if not self.ready.done():  # otherwise nothing waits for it
+            case protocol.Ready(kinds, leaves) if not self.ready.done():  # otherwise nothing waits for it
+                self._leaves = leaves
                 self.ready.set_result(kinds)
+            case protocol.Left():
+                self._note_left()
             case protocol.Refused(problem) if not self.ready.done():
                 self.ready.set_exception(Refused(problem))
 
@@ -186,6 +210,10 @@ class HandlerProcess(asyncio.Protocol):
         ending, self._ending = self._ending, None
         if ending is not None and not ending.done():
             ending.set_result(outcome)
+
+    def _note_left(self) -> None:
+        if self._left is not None and not self._left.done():
+            self._left.set_result(None)
 
     async def _answer(self, question: Question) -> None:
         try:

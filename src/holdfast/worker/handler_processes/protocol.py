@@ -29,8 +29,10 @@ class Start(msgspec.Struct, frozen=True):
     """What a new process gets, in its environment."""
 
     app: str
+    imports: list[str]
+    """The worker's `imports`."""
     modules: list[str]
-    """To import in addition to the application's module: those that register handlers."""
+    """To import in addition to the application's module and the imports: those that register handlers."""
     path: list[str]
     """The worker's `sys.path`."""
     socket_fd: int
@@ -58,6 +60,10 @@ class Answer(msgspec.Struct, tag=True, frozen=True):
     error: str = ""
 
 
+class Leave(msgspec.Struct, tag=True, frozen=True):
+    """No attempt follows: leave `lifespan_sync`."""
+
+
 class Stop(msgspec.Struct, frozen=True):
     """This attempt should stop. Sent through the pipe, independently of the socket."""
 
@@ -73,6 +79,8 @@ class Stop(msgspec.Struct, frozen=True):
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
     kinds: list[str]
+    leaves: bool = False
+    """Has it a `lifespan_sync` to leave?"""
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
@@ -102,8 +110,12 @@ class GaveIn(msgspec.Struct, tag=True, frozen=True):
     """It was told to stop, and did."""
 
 
-Down = Run | Answer
-Up = Ready | Refused | Ask | Tell | Ended | GaveIn
+class Left(msgspec.Struct, tag=True, frozen=True):
+    """It has left `lifespan_sync`, and can be killed."""
+
+
+Down = Run | Answer | Leave
+Up = Ready | Refused | Ask | Tell | Ended | GaveIn | Left
 
 _OUTCOMES: dict[str, type[Outcome]] = {kind.__name__: kind for kind in get_args(Outcome)}
 

@@ -15,24 +15,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...db.database import Database
 from ...db.link import Link
 from ...errors import Contended, Unreachable
 from ...housekeeping.loop import Housekeeper
 from ...inbox import ending, renew
+from ...inbox.claim import Known
 from ...model.availability import Availability
 from ...model.job import Hold
 from ...model.occurrences import Occurrences, Part
 from ...ownership import members
 from ...schedules.declared import Declared
 from ...schedules.firing import Scheduler
+from ..numbers.books import Books, Minutes
 from ..settings import WorkerSettings
+from ..unknown import UnknownKinds
 from ..waking.listener import Listener
 from . import ledger as marks
 from .ledger import Held, Ledger
+
+if TYPE_CHECKING:
+    from ..numbers.exporting import Exporter
 
 log = logging.getLogger("holdfast.keeper")
 
@@ -52,8 +60,8 @@ class Kept:
     ledger: Ledger
     read_notices: Callable[[], None]
     """Tell it to read the notices in its ledger."""
-    wake: Callable[[], None] = lambda: None
-    """Tell it to look for work."""
+    wake: Callable[[int], None] = lambda post: None
+    """Tell it to look for work at one of its posts."""
     stopped: Callable[[], bool] = lambda: False
     """Is its process suspended? Then its leases are not renewed."""
     overdue: Callable[[Held], None] = lambda row: None
@@ -79,19 +87,24 @@ class Keeper:
         self,
         database: Database,
         settings: WorkerSettings,
-        queues: Sequence[str],
+        posts: Sequence[Sequence[str]],
         occurrences: Occurrences,
         schedules: Sequence[Declared] = (),
+        known: Known | None = None,
+        books: Books | None = None,
+        listening: socket.socket | None = None,
     ) -> None:
+        """`posts`: the queues of each claim loop; those of the jobs are first. `listening`: to serve metrics there."""
         self._occurrences = occurrences
         self._availability = Availability(Part.LEASES, occurrences)
         self._settings = settings
-        self._queues = list(queues)
+        self._queues = [queue for queues in posts for queue in queues]
         self._link = Link(database, "keeper", deadline=settings.patience)
         self._house = Housekeeper(
             database, settings.housekeeping, settings.renew_every, idle=settings.patience, occurrences=occurrences
         )
         self._scheduler = Scheduler(database, schedules, occurrences, settings.deadline)
+        self._unknown = UnknownKinds(database, posts[0], known, occurrences, settings.deadline) if known else None
         self._beat_at = 0
         self._news = True
         """Is a heartbeat needed before the next one is due?"""
@@ -99,15 +112,42 @@ class Keeper:
         self._reported_absent: set[str] = set()
         self.workers: list[Kept] = []
         hears = settings.notify and not database.pooler
-        self.listener = Listener(database, queues, self.workers, self._hear_news, occurrences) if hears else None
+        self.listener = Listener(database, posts, self.workers, self._hear_news, occurrences) if hears else None
         self.renewed = 0
+        self.draining = False
+        """Set by the owner of the keeper: nothing more is claimed."""
+        self._had_workers = False
+        self._books = books or Books()
+        self._minutes = Minutes(database, self._books, settings.minute, settings.deadline)
+        self._exporter = self._make_exporter(listening, database) if listening is not None else None
+
+    def _make_exporter(self, listening: socket.socket, database: Database) -> Exporter:
+        from ..numbers.exporting import Exporter  # workers without it do not need its modules
+
+        return Exporter(listening, self._books, database, self.unready)
+
+    def unready(self) -> list[str]:
+        """Why no job can be run here now; empty: there is no reason."""
+        problems = []
+        if self.draining:
+            problems.append("draining: nothing more is claimed")
+        elif not any(kept.ledger.name for kept in self.workers):
+            problems.append("no worker process has registered yet")
+        elif all(kept.ledger.silence > BLOCKED or kept.stopped() for kept in self.workers if kept.ledger.name):
+            problems.append("the event loop of every worker process is blocked, or the process is stopped")
+        if self._availability.failures:
+            problems.append("the server cannot be reached")
+        return problems
 
     async def run(self) -> None:
         """Run until cancelled."""
         beside = [
             asyncio.create_task(work(), name=f"holdfast {work.__name__}")
-            for work in (self._keep_house, self._beat, self._listen, self._fire_schedules)
-        ]
+            for work in (
+                self._keep_house, self._beat, self._listen, self._fire_schedules, self._name_unknown_kinds,
+                self._note_minutes, self._serve_metrics,
+            )
+        ]  # fmt: skip
         try:
             while True:
                 try:
@@ -119,6 +159,8 @@ class Keeper:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+            if self._had_workers:
+                await self._minutes.finish()
             await self._link.close()
 
     @property
@@ -144,6 +186,20 @@ class Keeper:
         await self._worker_ready()
         if self.listener is not None:
             await self.listener.run()
+
+    async def _name_unknown_kinds(self) -> None:
+        await self._worker_ready()
+        if self._unknown is not None:
+            await self._unknown.run()
+
+    async def _note_minutes(self) -> None:
+        await self._worker_ready()
+        self._had_workers = True
+        await self._minutes.run()
+
+    async def _serve_metrics(self) -> None:
+        if self._exporter is not None:
+            await self._exporter.run()
 
     async def _worker_ready(self) -> None:
         """Wait for the first worker: it checks the server and its schema."""
@@ -244,7 +300,7 @@ class Keeper:
             kept.read_notices()
 
     async def _recall_if_blocked(self, kept: Kept) -> None:
-        """Hand back what a worker has claimed and not started, if its event loop does not run.
+        """Hand back what a worker has claimed and not started, if its event loop does not run, and wake others.
 
         This includes rows that only the server knows about: the answer to their claim waits for the loop.
         """
@@ -259,8 +315,8 @@ class Keeper:
             await asyncio.sleep(SETTLING)
             started = [row.id for row in kept.ledger.held() if row.stage != marks.HELD]
             back = await ending.hand_back_all(self._link, kept.ledger.name, started)
-            if back:
-                await self._link.run("worker/waking", "call", self._queues)
+            # Also if there is none: it may have been woken for jobs, and stopped before it claimed them.
+            await self._link.run("worker/waking", "call", self._queues)
             self._occurrences.recalled(kept.ledger.name, back, kept.stopped())
 
     async def _pass_cancellations(self) -> None:

@@ -1,8 +1,11 @@
 """The ledger: the rows that a worker process holds, in memory that its keeper can read without its help.
 
-    header   the keeper's last beat, its flags and its last recall; whether the worker sleeps, when its loop last ran,
-             its id, whether suspects wait, its counters
+    header   the keeper's last beat and its last recall; when the worker's loop last ran, its id, whether suspects
+             wait, its counters
+    posts    for each claim loop: whether it sleeps, when it last began to poll and polls next, its room, and the flags
+             that producers see
     slots    stage, notice, id, generation, when the lease was last renewed, when the process must be killed
+    board    what the worker has counted, by queue and kind (numbers/board.py)
 
 The worker writes everything except `notice`, `renewed` and the keeper's part of the header. A slot's stage is written
 last when it is filled and first when it is freed, and the keeper reads it before and after the rest, so it notices a
@@ -21,6 +24,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from ..numbers import board
+
 FREE, HELD, RUNNING, ENDED = range(4)
 """The stages of a row that a worker holds."""
 NONE, LOST, CANCELLED, RECALLED = range(4)
@@ -35,9 +40,14 @@ LATE: Final = 100_000_000
 """Nanoseconds after the time of its next poll after which a worker counts as busy: something blocks its loop."""
 
 CAPACITY: Final = 4096
-_HEADER: Final = 512
+POSTS: Final = 64
+"""Most claim loops of one worker: one for its jobs, and one for each route."""
+_AT_POSTS: Final = 512
+_POST: Final = 32
+_HEADER: Final = _AT_POSTS + POSTS * _POST
 _SLOT: Final = 56
-_SIZE: Final = _HEADER + CAPACITY * _SLOT
+_AT_BOARD: Final = _HEADER + CAPACITY * _SLOT
+_SIZE: Final = _AT_BOARD + board.SIZE
 
 _BODY = struct.Struct("<16sqqq")  # id, generation, renewed, kill_at
 _NUMBER = struct.Struct("<q")
@@ -46,20 +56,24 @@ _AT_RENEWED: Final = _AT_BODY + 24
 _AT_KILL: Final = _AT_BODY + 32
 
 _AT_BEAT: Final = 0
-_AT_STATE: Final = 8
-_AT_FLAGS: Final = 9
 _AT_NAME: Final = 16
 _NAME: Final = 128
-_AT_LOOK: Final = 144
-_AT_ROOM: Final = 152
 _AT_PULSE: Final = 160
 _AT_RECALL: Final = 168
 _AT_SUSPECTS: Final = 176
 _AT_COUNTERS: Final = 256
 
+_AT_STATE: Final = 0
+_AT_FLAGS: Final = 1
+_AT_LOOK: Final = 8
+_AT_ROOM: Final = 16
+_AT_POLLED: Final = 24
+"""Of a post."""
+
 COUNTERS: Final = (
     "claimed", "started", "completed", "failed", "retried", "dead", "snoozed", "handed_back", "lease_lost",
     "late_completions", "timeouts", "cancelled", "rescans", "reconnects", "running", "ready",
+    "expired", "away", "ring",
 )  # fmt: skip
 
 try:
@@ -91,12 +105,67 @@ class Held:
         return self.stage == HELD and self.notice == RECALLED
 
 
+class Post:
+    """One claim loop of a worker, as it says so itself, and what producers see of its queues."""
+
+    def __init__(self, map: mmap.mmap, base: int) -> None:
+        self._map = map
+        self._base = base
+
+    # The worker's side
+
+    def set_state(self, state: int, look_in: float = 0.0, room: int = 0) -> None:
+        """Set the state, the seconds until the next poll, and for how many rows there is room."""
+        _NUMBER.pack_into(self._map, self._base + _AT_LOOK, now() + int(look_in * 1e9))
+        _NUMBER.pack_into(self._map, self._base + _AT_ROOM, room)
+        self._map[self._base + _AT_STATE] = state
+
+    def note_poll(self) -> None:
+        """Note that a poll begins."""
+        _NUMBER.pack_into(self._map, self._base + _AT_POLLED, now())
+
+    @property
+    def reachable(self) -> bool:
+        """Would a producer wake this host now?"""
+        return self._map[self._base + _AT_FLAGS] == CALLED_FOR
+
+    @property
+    def awake_here(self) -> bool:
+        """Do producers wake no worker, because one of this host is awake?"""
+        return bool(self._map[self._base + _AT_FLAGS] & AWAKE_HERE)
+
+    # The keeper's side
+
+    def set_flags(self, flags: int) -> None:
+        self._map[self._base + _AT_FLAGS] = flags
+
+    def polled_since(self, at: int) -> bool:
+        """Has a poll begun at this time or later?"""
+        return bool(_NUMBER.unpack_from(self._map, self._base + _AT_POLLED)[0] >= at)
+
+    @property
+    def room_left(self) -> int:
+        """For how many rows the worker had room when it last set its state."""
+        return int(_NUMBER.unpack_from(self._map, self._base + _AT_ROOM)[0])
+
+    @property
+    def state(self) -> int:
+        """Its state; BUSY before its first poll, and while its next poll is late: something blocks its loop."""
+        state = self._map[self._base + _AT_STATE]
+        late = state != BUSY and now() - _NUMBER.unpack_from(self._map, self._base + _AT_LOOK)[0] > LATE
+        return BUSY if late else state
+
+
 class Ledger:
     """Both sides of the ledger. `fd` is passed to the worker process; None: shared within one process."""
 
     def __init__(self, fd: int | None = None) -> None:
         self._map = mmap.mmap(fd, _SIZE) if fd is not None else mmap.mmap(-1, _SIZE)
         self._free = list(range(CAPACITY - 1, -1, -1))
+        self.reserved = 0
+        """For rows that claims in progress may bring, at any post, and for those that are about to be taken."""
+        self.board = board.Board(self._map, _AT_BOARD)
+        """What the worker has counted."""
 
     @staticmethod
     def new_file() -> int:
@@ -112,12 +181,16 @@ class Ledger:
     def close(self) -> None:
         self._map.close()
 
+    def post(self, number: int = 0) -> Post:
+        """A claim loop; number 0 is that of the jobs."""
+        return Post(self._map, _AT_POSTS + number * _POST)
+
     # The worker's side
 
     @property
     def room(self) -> int:
-        """How many more rows fit."""
-        return len(self._free)
+        """How many more rows fit, beside those for which a place is reserved."""
+        return len(self._free) - self.reserved
 
     def hold(self, id: UUID, generation: int, at: int) -> int:
         """Add a claimed row; `at` is when its claim was sent."""
@@ -139,7 +212,7 @@ class Ledger:
         self._map[base] = ENDED
 
     def put_back(self, slot: int) -> None:
-        """Mark it as not started: it is about to be handed back, by this worker or by its supervisor."""
+        """Mark it as not started: it has expired, or is about to be handed back, by this worker or its supervisor."""
         self._map[_HEADER + slot * _SLOT] = HELD
 
     def free(self, slot: int) -> None:
@@ -149,30 +222,14 @@ class Ledger:
     def notice_of(self, slot: int) -> int:
         return self._map[_HEADER + slot * _SLOT + 1]
 
-    def expired(self, slot: int, lease: float) -> bool:
-        """Was this lease not renewed for longer than it lasts?"""
+    def expired(self, slot: int, lease: float, at: int) -> bool:
+        """Was this lease, at this time, not renewed for longer than it lasts?"""
         renewed: int = _NUMBER.unpack_from(self._map, _HEADER + slot * _SLOT + _AT_RENEWED)[0]
-        return now() - renewed > lease * 1e9
+        return at - renewed > lease * 1e9
 
     def set_name(self, name: str) -> None:
         data = name.encode()[: _NAME - 1]
         self._map[_AT_NAME : _AT_NAME + _NAME] = data.ljust(_NAME, b"\0")
-
-    def set_state(self, state: int, look_in: float = 0.0, room: int = 0) -> None:
-        """Set the state, the seconds until the next poll, and for how many rows there is room."""
-        _NUMBER.pack_into(self._map, _AT_LOOK, now() + int(look_in * 1e9))
-        _NUMBER.pack_into(self._map, _AT_ROOM, room)
-        self._map[_AT_STATE] = state
-
-    @property
-    def reachable(self) -> bool:
-        """Would a producer wake this host now?"""
-        return self._map[_AT_FLAGS] == CALLED_FOR
-
-    @property
-    def awake_here(self) -> bool:
-        """Do producers wake no worker, because one of this host is awake?"""
-        return bool(self._map[_AT_FLAGS] & AWAKE_HERE)
 
     def pulse(self) -> None:
         """Note that the event loop runs."""
@@ -199,9 +256,6 @@ class Ledger:
     def set_beat(self, at: int) -> None:
         _NUMBER.pack_into(self._map, _AT_BEAT, at)
 
-    def set_flags(self, flags: int) -> None:
-        self._map[_AT_FLAGS] = flags
-
     def recall(self) -> None:
         """Note a recall: rows that were claimed before now do not start any more."""
         _NUMBER.pack_into(self._map, _AT_RECALL, now())
@@ -213,20 +267,8 @@ class Ledger:
         return (now() - pulse) / 1e9 if pulse else 0.0
 
     @property
-    def room_left(self) -> int:
-        """For how many rows the worker had room when it last set its state."""
-        return int(_NUMBER.unpack_from(self._map, _AT_ROOM)[0])
-
-    @property
     def name(self) -> str:
         return self._map[_AT_NAME : _AT_NAME + _NAME].rstrip(b"\0").decode()
-
-    @property
-    def state(self) -> int:
-        """Its state; BUSY before its first poll, and while its next poll is late: something blocks its loop."""
-        state = self._map[_AT_STATE]
-        late = state != BUSY and now() - _NUMBER.unpack_from(self._map, _AT_LOOK)[0] > LATE
-        return BUSY if late else state
 
     @property
     def suspects(self) -> bool:

@@ -1,0 +1,8 @@
+"""Contracts of events: which types and versions an application publishes and consumes, and whether a change breaks one.
+
+types.py      the types that the application declares; data is checked and encoded when an event is published
+schemas.py    JSON Schema: its keywords, schemas that users write, and checking data against them
+asyncapi.py   the export: one AsyncAPI document with a schema for each type and version
+inclusion.py  does every value of one schema fit another? If not: where
+changes.py    what has changed between two exports, and which changes break consumers or producers
+"""

@@ -1,0 +1,1 @@
+"""Holdfast inside frameworks. Each module needs its framework; nothing else imports them."""

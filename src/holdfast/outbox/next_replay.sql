@@ -1,0 +1,2 @@
+-- The number of the next replay.
+select pg_catalog.nextval('holdfast.replays_seq')

@@ -1,0 +1,149 @@
+-- Write steps of instances that a worker holds, start their children, and mark the signals that they take.
+--
+-- The fence is a lock. If it were only read, a worker that has lost its lease could write steps after the new owner has
+-- loaded them. Steps alone are one statement, for speed: an upsert sees what was committed before the lock, even if its
+-- snapshot is older. Children and signals are rare, and have statements of their own, under the lock: a child is started
+-- only with the first record of its step, so that a retried record does not start it again after it has ended. An instance
+-- that was cancelled starts none.
+--
+-- All arrays are aligned, one element per step, so that nothing has to be joined: joined arrays were quadratic. Those after
+-- "statuses" may be shorter: the rest is null. A null name: the hold is checked, and nothing is written.
+-- Takes    the worker; the holds (ids, generations); the steps. "took": seconds since it began; "delays": seconds until its
+--          timer is due; "ats": the same as a time; "children": JSON objects, see NewChild in model/flow.py. No step twice.
+-- Returns  one row: which instances are locked or lost, and of the others, which were cancelled and which are paused; null:
+--          none.
+-- Locks    the inbox rows, skipping locked ones; never waits for them.
+-- Index    primary keys alone (see complete.sql).
+create or replace function holdfast.record_steps(
+    worker text, ids uuid[], generations bigint[], names text[], ns int[], ordinals int[], kinds text[], statuses text[],
+    results text[], errors text[], attempts int[], digests bigint[], took float8[], delays float8[], ats timestamptz[],
+    signals bigint[], children text[]
+) returns table (lost uuid[], cancelled uuid[], paused uuid[])
+    language plpgsql volatile
+    set search_path = pg_catalog, pg_temp
+    as $$
+#variable_conflict use_column
+declare
+    stopped boolean[];                 -- was it cancelled? null: not held
+    tries   int;
+begin
+    if cardinality(children) > 0 or cardinality(signals) > 0 then
+        -- What is not held now has no generation from here on: it may be free a moment later.
+        select array_agg(i.stopped), array_agg(case when i.stopped is not null then h.generation end) into stopped, generations
+        from unnest(ids, generations) as h (id, generation)
+        left join lateral (
+            select i.cancel_requested_at is not null as stopped
+            from holdfast.inbox i
+            where i.id = any (array[h.id])
+              and i.claimed_by = worker
+              and i.lease_generation = h.generation
+              and i.status::text = 'processing'
+            for no key update skip locked
+        ) i on true;
+    end if;
+
+    if cardinality(children) > 0 then
+        with made as (
+            insert into holdfast.inbox (
+                id, partition_key, partition_bucket, kind, payload, queue, priority, available_at, max_attempts,
+                payload_version, headers, ordered, skips, owned, expires_at)
+            select c.id, coalesce(c.key, c.id::text), holdfast.bucket(coalesce(c.key, c.id::text)), c.kind,
+                   c.payload::jsonb, c.queue, c.priority, clock_timestamp(), c.max_attempts, c.version,
+                   coalesce(c.headers, '{}') || jsonb_build_object('holdfast.parent', h.id),
+                   coalesce(c.ordered, q.ordered, false) and not holdfast.in_turn_of(h.id, c.queue, c.key),
+                   coalesce(c.skips, q.skips, false), coalesce(q.owned, false),
+                   clock_timestamp() + make_interval(secs => c.expires)
+            from unnest(ids, stopped, names, ns, children) with ordinality as h (id, stopped, name, n, child, place)
+            cross join lateral jsonb_to_record(h.child::jsonb)
+                as c (id uuid, kind text, payload text, queue text, priority int, max_attempts int, version int, key text,
+                      ordered boolean, skips boolean, expires float8, headers jsonb)
+            left join lateral (
+                select true as it
+                from holdfast.steps s
+                where s.job_id = any (array[h.id]) and s.name = any (array[h.name]) and s.n = any (array[h.n])
+                limit 1
+            ) known on true
+            left join lateral (
+                select q.ordered, q.skips, q.owned from holdfast.queues q where q.name = c.queue
+            ) q on true
+            where h.child is not null and not h.stopped and known.it is null
+            order by h.place
+            on conflict (id) do nothing
+            returning queue
+        )
+        select count(holdfast.wake(m.queue, null, null, m.jobs)) into tries
+        from (select m.queue, count(*)::int as jobs from made m group by m.queue) m;
+    end if;
+
+    if cardinality(signals) > 0 then
+        update holdfast.signals g
+        set taken_by = t.name || case when t.n > 0 then '#' || t.n::text else '' end
+        from unnest(ids, stopped, names, ns, signals) as t (id, stopped, name, n, signal)
+        where g.job_id = any (array[t.id]) and g.n = t.signal and t.stopped is not null;
+    end if;
+
+    with held as materialized (
+        select r.*, i.stopped, i.tries
+        from unnest(ids, generations, names, ns, ordinals, kinds, statuses, results, errors, attempts, digests, took, delays, ats,
+                    children)
+             as r (id, generation, name, n, ordinal, kind, status, result, error, attempts, digest, took, delay, at, child)
+        left join lateral (
+            select i.cancel_requested_at is not null as stopped, i.attempts as tries
+            from holdfast.inbox i
+            where i.id = any (array[r.id])
+              and i.claimed_by = worker
+              and i.lease_generation = r.generation
+              and i.status::text = 'processing'
+            for no key update skip locked
+        ) i on true
+    ),
+    written as (
+        insert into holdfast.steps as s (
+            job_id, name, n, ordinal, kind, status, result, errors, attempts, digest, wake_at, child_id, generation,
+            started_at, ended_at)
+        select r.id, r.name, r.n, r.ordinal, r.kind, r.status, r.result::json,
+               case when r.error is not null
+                    then jsonb_build_array(
+                             r.error::jsonb || jsonb_build_object('attempt', coalesce(r.attempts, 0), 'at', holdfast.clock()))
+                    end,
+               coalesce(r.attempts, 0), r.digest,
+               case when r.delay is not null then holdfast.clock() + make_interval(secs => least(r.delay, 3155760000))
+                    else r.at end,
+               case when r.child is not null then (r.child::jsonb ->> 'id')::uuid end, r.generation,
+               case when r.took is not null then holdfast.clock() - make_interval(secs => r.took) else holdfast.clock() end,
+               case when r.status <> 'open' then holdfast.clock() end
+        from held r
+        where r.stopped is not null and r.name is not null and not (r.child is not null and r.stopped)
+        on conflict (job_id, name, n) do update
+        set status = excluded.status, result = excluded.result, attempts = excluded.attempts,
+            generation = excluded.generation, digest = coalesce(excluded.digest, s.digest),
+            wake_at = coalesce(excluded.wake_at, s.wake_at), ended_at = excluded.ended_at,
+            -- The last ten. A retried record, whose answer was lost, has the same generation and number of attempts.
+            errors = case when excluded.errors is null
+                               or excluded.generation = s.generation and excluded.attempts <= s.attempts
+                          then coalesce(s.errors, excluded.errors)
+                          when jsonb_array_length(s.errors) >= 10 then (s.errors - 0) || excluded.errors
+                          else coalesce(s.errors, '[]') || excluded.errors end
+        -- What has ended stays: a child may have ended while the record of its start is retried.
+        where s.status = 'open'
+          -- A record that is retried does not begin its timer again.
+          and (excluded.status <> 'open' or excluded.generation <> s.generation or excluded.attempts <> s.attempts
+               or excluded.wake_at is null or s.wake_at is null)
+    )
+    select array_agg(h.id) filter (where h.stopped is null), array_agg(h.id) filter (where h.stopped),
+           array_agg(h.id) filter (where s.it), max(h.tries)
+    into lost, cancelled, paused, tries
+    from held h
+    left join lateral (
+        select true as it from holdfast.instances s where s.job_id = any (array[h.id]) and s.paused_at is not null limit 1
+    ) s on true;
+
+    if tries > 1 then                  -- it makes progress: what counts are claims without a record in between
+        update holdfast.inbox i
+        set attempts = 1
+        from unnest(ids) as h (id)
+        where i.id = any (array[h.id]) and i.attempts > 1 and (lost is null or h.id <> all (lost));
+    end if;
+    return next;
+end
+$$;

@@ -1,0 +1,2 @@
+-- The time, by the schema's clock.
+select holdfast.clock() as now

@@ -1,0 +1,50 @@
+"""Transports: how messages reach a destination, and how they come from one.
+
+A transport is a value of the application: `Nats("nats://bus", subject="shop.{type}")`. Each worker process opens it
+once for each route. To write one, implement `Transport`: three methods, and what is left unsettled counts as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+from ..model.event import Delivered, Message, Postponed, Refused, Verdict
+
+Settle = Callable[[Message, Verdict], None]
+
+
+class Away(Exception):
+    """The destination cannot be reached, or the connection was lost. It costs no attempt, and is tried again."""
+
+
+@runtime_checkable
+class Transport(Protocol):
+    """A destination of events."""
+
+    batch: int
+    """Most messages of one call of `send`."""
+    parallel: int
+    """Most calls of `send` at the same time."""
+
+    @property
+    def shown(self) -> str:
+        """What logs and operators see of it; without passwords."""
+
+    async def open(self) -> None:
+        """Connect; raises if the destination is away. Called again after `close`, with waits in between."""
+
+    async def send(self, batch: Sequence[Message], settle: Settle) -> None:
+        """Send these messages, and settle each as soon as its verdict is known.
+
+        A message that is not settled when this returns or raises has an unknown fate: it costs no attempt, the
+        transport is closed and opened again, and the message is sent again. So raise, or leave it unsettled, if the
+        connection was lost; settle it as `Refused` if the destination has answered. A batch has at most one message of
+        a key if the route is ordered, so neither pipelining nor retries change the order of a key.
+        """
+
+    async def close(self) -> None:
+        """Disconnect, at once. What `send` was waiting for does not come any more."""
+
+
+__all__ = ["Away", "Delivered", "Message", "Postponed", "Refused", "Settle", "Transport", "Verdict"]

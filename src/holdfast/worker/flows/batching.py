@@ -1,0 +1,107 @@
+"""Collect what instances ask for at the same time, and do it in one trip."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from ...db.link import Link, backoff
+from ...errors import Contended, LeaseLost, Unreachable
+from ...model.availability import Availability
+from ...model.job import Claim
+from ...model.occurrences import Occurrences, Part
+from ..leases.ledger import Ledger, now
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Batches(Generic[Q, A]):
+    """Many questions about claimed rows, in few trips. It retries through outages for as long as leases last.
+
+    Each link makes one trip at a time. With two links, and no more than half of the rows in a trip, this process works
+    on the one half while the server works on the other; with one trip for all, they would wait for each other.
+    """
+
+    def __init__(
+        self, part: Part, occurrences: Occurrences, ledger: Ledger, lease: float, links: Sequence[Link], most: int
+    ) -> None:
+        """`most`: rows in one trip."""
+        self._availability = Availability(part, occurrences)
+        self._ledger = ledger
+        self._lease = lease
+        self._most = most
+        self._free = list(links)
+        self._waiting: list[tuple[Claim, Q, asyncio.Future[A]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask(self, claim: Claim, question: Q) -> asyncio.Future[A]:
+        """The answer. `LeaseLost` if the row is no longer ours."""
+        answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self._waiting.append((claim, question, answer))
+        if self._free and (len(self._waiting) - 1) % self._most == 0:  # the first of the next trip
+            task = asyncio.create_task(self._answer_all(self._free.pop()), name="holdfast flows")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return answer
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _answer_all(self, link: Link) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(0)  # others that are just finishing a step come along
+                batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+                await self._answer(link, batch)
+        finally:
+            self._free.append(link)
+
+    async def _answer(self, link: Link, batch: list[tuple[Claim, Q, asyncio.Future[A]]]) -> None:
+        while batch := self._still_ours(batch):
+            try:
+                answers = await self._trip(link, [(claim, question) for claim, question, _ in batch])
+            except (Unreachable, Contended) as error:
+                self._availability.failed(error, rows=len(batch))
+                await asyncio.sleep(backoff(self._availability.failures))
+                continue
+            except Exception as error:
+                if len(batch) > 1:  # one bad row must not fail the others
+                    for one in batch:
+                        await self._answer(link, [one])
+                    return
+                _fail(batch[0][2], error)
+                return
+            self._availability.succeeded()
+            for (_, _, answer), found in zip(batch, answers, strict=True):
+                if found is None:
+                    _lose(answer)
+                elif not answer.done():
+                    answer.set_result(found)
+            return
+
+    def _still_ours(self, batch: list[tuple[Claim, Q, asyncio.Future[A]]]) -> list[tuple[Claim, Q, asyncio.Future[A]]]:
+        at = now()
+        ours = []
+        for one in batch:
+            if self._ledger.expired(one[0].slot, self._lease, at):
+                _lose(one[2])
+            elif not one[2].done():
+                ours.append(one)
+        return ours
+
+    async def _trip(self, link: Link, batch: list[tuple[Claim, Q]]) -> list[A | None]:
+        """The answers, in this order; None: the row is no longer ours."""
+        raise NotImplementedError
+
+
+def _fail(answer: asyncio.Future[Any], error: Exception) -> None:
+    if not answer.done():  # its run may have been stopped
+        answer.set_exception(error)
+
+
+def _lose(answer: asyncio.Future[Any]) -> None:
+    _fail(answer, LeaseLost("another worker may own the instance"))

@@ -1,0 +1,298 @@
+"""Run workflow instances: replay the code from its history, call its steps, and say how the run ended.
+
+A step runs on the event loop, in a thread, or in a transaction, as a task would. It has its own timeout. A cancelled
+instance finishes the step that it is in, because that must be undone; a draining worker stops at the next step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any, Protocol
+
+import asyncpg
+
+from ...context import Context, Desk, StepContext, StepTxContext
+from ...db.database import PIN_PLANS, Connection, Database
+from ...definitions import Definition, Runs
+from ...errors import Cancelled, LeaseLost, Timeout
+from ...flow.driving import run
+from ...flow.flow import Flow
+from ...flow.history import Past
+from ...flow.machine import JournalFailed, Machine, Mode, StepCall
+from ...inbox import sessions
+from ...model.flow import AnyOutcome, History, Standing, StepRecord
+from ...model.job import Claim
+from ...model.occurrences import Occurrences
+from ...probes import probe
+from ...workflow import recording
+from ..attempts.deciding import Unstarted, ended_transaction, unstarted
+from ..attempts.running import Running
+from ..attempts.transactions import ATTEMPT, Transactions, Unbegun
+from ..logs import current
+
+_EMPTY = History()
+
+
+class Records(Protocol):
+    """Where the steps of instances are, and whether this worker stops."""
+
+    @property
+    def draining(self) -> bool: ...
+
+    def holds(self, claim: Claim) -> bool:
+        """Is the lease still ours, as far as this process can tell?"""
+
+    def load(self, claim: Claim) -> Awaitable[History]: ...
+
+    def record(self, claim: Claim, records: Sequence[StepRecord]) -> Awaitable[Standing]: ...
+
+
+class AsFlow:
+    def __init__(
+        self,
+        desk: Desk,
+        database: Database,
+        transactions: Transactions,
+        occurrences: Occurrences,
+        records: Records,
+        most: int,
+        threads: Executor | None = None,
+    ) -> None:
+        self.desk = desk
+        self.database = database
+        self.transactions = transactions
+        self._occurrences = occurrences
+        self.records = records
+        self._most = most
+        self._threads = threads
+        self._own: ThreadPoolExecutor | None = None
+
+    async def start(self) -> None: ...
+
+    async def run(self, running: Running, definition: Definition) -> AnyOutcome:
+        claim = running.claim
+        definition = definition.at(claim.version)
+        arguments = definition.decode(claim.payload, claim.version)
+        journal = FlowJournal(self, running)
+        running.on_cancel = journal.tell  # before the history is loaded: stopped here, it would end without undo
+        history = await self.records.load(claim) if claim.generation > 1 else _EMPTY
+        probe("run.before")
+        past = Past(history)
+        undoing = claim.cancelled or bool(past.undone)
+        machine = Machine(definition, past, journal, Mode.UNDO if undoing else Mode.RUN, stored=bool(history.steps))
+        code = _code(claim, definition, Flow(machine, claim), arguments)
+        try:
+            outcome = await run(machine, code, lambda took: self._occurrences.blocked(claim, took), "cancelled")
+        except NoTransaction:
+            await self.transactions.pause()
+            return unstarted(Unstarted.NO_TRANSACTION)
+        except EndedItself:
+            return ended_transaction()
+        running.waited = True
+        probe("run.after")
+        return outcome
+
+    @property
+    def threads(self) -> Executor:
+        if self._threads is None:
+            self._threads = self._own = ThreadPoolExecutor(self._most, thread_name_prefix="holdfast")
+        return self._threads
+
+    async def close(self) -> None:
+        if self._own is not None:
+            self._own.shutdown(wait=False, cancel_futures=True)
+
+
+async def _code(claim: Claim, definition: Definition, flow: Flow, arguments: dict[str, Any]) -> Any:
+    current.set(claim)
+    return await definition.function(flow, **arguments)
+
+
+class FlowJournal:
+    """See `flow.machine.Journal`."""
+
+    def __init__(self, way: AsFlow, running: Running) -> None:
+        self._way = way
+        self._running = running
+        self._claim = running.claim
+        self._contexts: set[Context] = set()
+        self._cancelled: Cancelled | None = None
+
+    @property
+    def draining(self) -> bool:
+        return self._way.records.draining
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled is not None
+
+    def record(self, records: Sequence[StepRecord]) -> Awaitable[Standing]:
+        return self._way.records.record(self._claim, records)
+
+    def tell(self, reason: Cancelled) -> None:
+        """Tell the running steps that the instance was cancelled."""
+        self._cancelled = reason
+        for context in self._contexts:
+            context._tell(reason)
+
+    async def call(self, call: StepCall) -> Any:
+        self._check_lease()
+        probe("step.before")
+        if call.function.runs is Runs.IN_THREAD:
+            value = await self._in_thread(call)
+        else:
+            value = await self._on_loop(call)
+        probe("step.after")
+        return value
+
+    def _check_lease(self) -> None:
+        """A process that was frozen has come here without a look at its notices: another worker may be ahead of it."""
+        if not self._way.records.holds(self._claim):
+            raise LeaseLost("another worker may own the instance")
+
+    async def _on_loop(self, call: StepCall) -> Any:
+        if not call.function.wants_context:
+            return await _within(call, call.function.call(*call.arguments), None)
+        with self._told(StepContext(self._claim, self._way.desk, call.shown, call.attempt, call.result)) as context:
+            return await _within(call, call.function.call(context, *call.arguments), context)
+
+    async def _in_thread(self, call: StepCall) -> Any:
+        """A thread cannot be stopped: it is told, and its process is killed if it does not react."""
+        context = StepContext(self._claim, self._way.desk, call.shown, call.attempt, call.result)
+        given = (context, *call.arguments) if call.function.wants_context else call.arguments
+        loop = asyncio.get_running_loop()
+        self._running.begins_for(call.timeout)
+        with self._told(context):
+            overdue = loop.call_later(call.timeout, context._tell, _timeout(call))
+            try:
+                value, error = await loop.run_in_executor(
+                    self._way.threads, copy_context().run, _invoke, call.function.call, given
+                )
+            finally:
+                overdue.cancel()
+                self._running.begins_for(0)
+        if error is not None:
+            raise error
+        return value
+
+    @contextmanager
+    def _told(self, context: Context) -> Generator[Any, None, None]:
+        if self._cancelled is not None:
+            context._tell(self._cancelled)
+        self._contexts.add(context)
+        try:
+            yield context
+        finally:
+            self._contexts.discard(context)
+
+    async def commit(
+        self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]
+    ) -> Standing:
+        """Run the step's writes and its record in one transaction. The record is written last, under the hold."""
+        try:
+            return await self._commit(call, earlier, done)
+        except Unbegun:
+            raise NoTransaction from None
+        finally:
+            self._running.cancellable = True
+
+    async def _commit(
+        self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]
+    ) -> Standing:
+        claim, way = self._claim, self._way
+        self._check_lease()
+        probe("step.before")
+        async with way.transactions.of(claim, call.timeout) as connection:
+            context = StepTxContext(claim, way.desk, connection, call.shown, call.attempt, call.result)
+            with self._told(context):
+                value = await _within(call, call.function.call(context, *call.arguments), context)
+            probe("step.after")
+            records = [*earlier, done(value)]
+            # From here on the record is being written: a cancellation would only make its outcome unknown.
+            self._running.cancellable = False
+            if await connection.execute(_PIN_AND_CHECK.format(sessions.name(claim))) != "SELECT 1":
+                raise EndedItself
+            standing = await recording.record(_OnConnection(connection, way.database), [(claim, records)])
+            if claim.id not in standing:
+                raise LeaseLost("the lease was lost; the transaction of this step is rolled back")
+            probe("tx.before_commit")
+        probe("tx.after_commit")
+        return standing[claim.id]
+
+
+class NoTransaction(JournalFailed):
+    """No transaction could be started: the step was not called."""
+
+
+class EndedItself(JournalFailed):
+    """A step ended its transaction itself: what it wrote is not fenced."""
+
+
+_PIN_AND_CHECK = f"{PIN_PLANS}; select 1 where pg_catalog.current_setting('{ATTEMPT}', true) = '{{}}'"
+
+
+class _OnConnection:
+    """Statements inside a step's transaction."""
+
+    def __init__(self, connection: Connection, database: Database) -> None:
+        self._connection = connection
+        self._database = database
+
+    async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        return list(await self._connection.fetch(self._database.sql(room, name), *arguments, timeout=30))
+
+
+async def _within(call: StepCall, coroutine: Coroutine[Any, Any, Any], context: Context | None) -> Any:
+    """The result, if it comes in time. Most steps of tests and many others wait for nothing: they need no timer."""
+    try:
+        waits_for = coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    try:
+        async with asyncio.timeout(call.timeout):
+            return await _rest(coroutine, waits_for)
+    except TimeoutError as error:
+        if isinstance(error.__cause__, asyncio.CancelledError):  # ours, and not one that the step raised
+            timeout = _timeout(call)
+            if context is not None:
+                context._tell(timeout)
+            raise timeout from error
+        raise
+
+
+@types.coroutine
+def _rest(coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+    """Go on with a coroutine that waits for something."""
+    while True:
+        try:
+            value = yield waits_for
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as error:
+            step, given = coroutine.throw, error
+        else:
+            step, given = coroutine.send, value  # type: ignore[assignment]
+        try:
+            waits_for = step(given)
+        except StopIteration as done:
+            return done.value
+
+
+def _timeout(call: StepCall) -> Timeout:
+    return Timeout(f"the step ran longer than the {call.timeout:g} s that it may take")
+
+
+def _invoke(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Exception | None]:
+    """The result, or what was raised: as a value, because a future rejects StopIteration and would wait forever."""
+    try:
+        return function(*arguments), None
+    except (KeyboardInterrupt, GeneratorExit, StopIteration, SystemExit) as error:
+        return None, RuntimeError(f"the step raised {type(error).__name__}")
+    except Exception as error:
+        return None, error

@@ -1,0 +1,96 @@
+"""The connection of a relay to its destination: opened, closed, and opened again after a pause that grows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+
+from ...db.link import backoff
+from ...model.occurrences import Occurrences
+from ...transports import Transport
+
+OPEN_WITHIN = 15.0
+CLOSE_WITHIN = 5.0
+OPEN_AGAIN = 10.0
+"""Most seconds between two tries to connect."""
+STAND_BY = 0.2
+"""Seconds between two looks whether another worker of this process still uses the same transport."""
+SAY_AGAIN = 60.0
+"""Seconds after which an outage that goes on is reported again."""
+
+_in_use: set[int] = set()
+"""The transports that relays of this process use. A transport is an object of the application, with one connection: of
+two workers in one process, the second stands by."""
+
+
+class Connection:
+    def __init__(self, route: str, transport: Transport, occurrences: Occurrences, draining: asyncio.Event) -> None:
+        self._route = route
+        self._transport = transport
+        self._occurrences = occurrences
+        self._draining = draining
+        self._failures = 0
+        """In a row: tries to connect, and lost connections."""
+        self._said_at = 0.0
+
+    async def open(self) -> bool:
+        """Wait for its turn, and connect. False: not now."""
+        if self._failures:
+            await self._pause(self._longer())
+        if id(self._transport) in _in_use:
+            await self._pause(STAND_BY)
+            return False
+        if self._draining.is_set():
+            return False
+        _in_use.add(id(self._transport))
+        try:
+            async with asyncio.timeout(OPEN_WITHIN):
+                await self._transport.open()
+        except BaseException as error:
+            await self.close()
+            if not isinstance(error, Exception):
+                raise
+            if self._failed():
+                self._occurrences.destination_away(self._route, self._transport.shown, error)
+            return False
+        if self._failures:
+            self._occurrences.destination_back(self._route, self._transport.shown)
+        return True
+
+    async def close(self) -> None:
+        """Disconnect, and leave the transport to others."""
+        try:
+            with suppress(Exception):
+                async with asyncio.timeout(CLOSE_WITHIN):
+                    await self._transport.close()
+        finally:
+            _in_use.discard(id(self._transport))
+
+    def lost(self, rows: int, error: BaseException) -> None:
+        """Note that it was lost, with so many messages of unknown fate."""
+        if self._failed():
+            self._occurrences.connection_lost(self._route, self._transport.shown, rows, error)
+
+    def works(self) -> None:
+        """Note that everything that was sent was answered."""
+        self._failures = 0
+
+    def _failed(self) -> bool:
+        """Count a failure. True if it is to be reported: the first one, and then one a minute."""
+        self._failures += 1
+        now = time.monotonic()
+        if self._failures > 1 and now - self._said_at < SAY_AGAIN:
+            return False
+        self._said_at = now
+        return True
+
+    def _longer(self) -> float:
+        """Seconds to wait, more after each failure. In an outage of days, there are very many."""
+        doubled = min(max(0, self._failures - 6), 4)
+        return min(OPEN_AGAIN, backoff(self._failures) * float(2**doubled))
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._draining.wait()

@@ -1,0 +1,389 @@
+"""The relay of one route in one worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+import msgspec
+
+from ...db.link import Link, backoff
+from ...errors import Contended, Unreachable
+from ...model.event import Delivered, Message, Postponed, Refused, Verdict
+from ...model.job import Claim
+from ...model.occurrences import Occurrences
+from ...model.outcome import DONE, AttemptFailed, Completed, Lost, Outcome, Snoozed
+from ...model.report import Report
+from ...outbox.loading import load, read
+from ...outbox.routes import Route
+from ...probes import probe
+from ...transports import Transport
+from ...webhooks.transport import Webhooks
+from ..attempts.completer import Completer
+from ..attempts.deciding import Unstarted, unstarted
+from ..leases import ledger as marks
+from ..leases.ledger import Ledger
+from .connection import Connection
+from .losses import Losses
+
+BYTES = 16 * 1024 * 1024
+"""Most bytes of events that are loaded at once."""
+SEND_WITHIN = 30.0
+"""Seconds after which a send without an answer counts as a lost connection."""
+UNREADABLE = AttemptFailed("Unreadable", "its payload names no event; expected event and on", give_up=True)
+EVENT_GONE = AttemptFailed("EventGone", "its event is not in holdfast.events any more", give_up=True)
+
+
+class Relay:
+    """Takes the claimed rows of a route."""
+
+    def __init__(
+        self,
+        route: Route,
+        link: Link,
+        lease: float,
+        window: int,
+        ledger: Ledger,
+        completer: Completer,
+        occurrences: Occurrences,
+        draining: asyncio.Event,
+    ) -> None:
+        self.route = route
+        self._many = route.transport.bound(link) if isinstance(route.transport, Webhooks) else None
+        """If the route has many destinations: what sends to each."""
+        self._transport: Transport = self._many or route.transport
+        self._link = link
+        self._lease = lease
+        self._window = window
+        self._ledger = ledger
+        self._completer = completer
+        self._occurrences = occurrences
+        self._draining = draining
+        self.coming = 0
+        self.demand = asyncio.Event()
+        self.closed = True
+        self._ready: deque[Claim] = deque()
+        self._filled = asyncio.Event()
+        self._in_flight: dict[UUID, Claim] = {}
+        self._began: dict[UUID, float] = {}
+        """When each of those was sent, of `time.perf_counter`."""
+        self._postponed: list[tuple[Claim, float]] = []
+        self._losses = Losses()
+        self._connection = Connection(route.name, self._transport, occurrences, draining)
+        self._alone = asyncio.Lock()
+        self.vacate: Callable[[Claim], None] = lambda claim: None
+        """Called when a row of an ordered key has ended without the completer."""
+
+    # What claiming asks
+
+    @property
+    def held(self) -> int:
+        return self.coming + len(self._ready) + len(self._in_flight) + len(self._postponed)
+
+    @property
+    def ahead(self) -> int:
+        return self._window // 2
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._ready)
+
+    def take(self, claims: list[Claim], at: int) -> None:
+        """Take these claimed rows; their claim was sent at `at`."""
+        if not claims:
+            return
+        for claim in claims:
+            claim.slot = self._ledger.hold(claim.id, claim.generation, at)
+        self._occurrences.claimed(claims)
+        if self._ledger.recalled(at):
+            for claim in claims:
+                self._completer.add(claim, unstarted(Unstarted.RECALLED))
+            return
+        self._ready.extend(claims)
+        if self.closed or self._draining.is_set():  # the claim was sent before
+            self.hand_back()
+        self._filled.set()
+
+    def take_soon(self, claims: list[Claim], at: int) -> None:
+        """As `take`, in the next round of the event loop."""
+        self.coming += len(claims)
+        self._ledger.reserved += len(claims)
+        asyncio.get_running_loop().call_soon(self._take_now, claims, at)
+
+    def _take_now(self, claims: list[Claim], at: int) -> None:
+        self.coming -= len(claims)
+        self._ledger.reserved -= len(claims)
+        self.take(claims, at)
+
+    # Running
+
+    async def run(self) -> None:
+        """Run until drained: connect, send, and connect again."""
+        while not self._draining.is_set():
+            if not await self._connection.open():
+                continue
+            self.closed = False
+            self.demand.set()
+            try:
+                await self._send_until_lost()
+            finally:
+                self.closed = True
+                self.hand_back()
+                await self._connection.close()
+
+    async def _send_until_lost(self) -> None:
+        """Send until the connection is lost, or the worker drains."""
+        senders = [
+            asyncio.create_task(self._send_batches(), name=f"holdfast relay {self.route.name} {n}")
+            for n in range(max(1, self._transport.parallel))
+        ]
+        draining = asyncio.create_task(self._draining.wait())
+        try:
+            await asyncio.wait([*senders, draining], return_when=asyncio.FIRST_COMPLETED)
+            if self._draining.is_set():  # what is in flight may arrive
+                self.hand_back()
+                self._filled.set()
+                await asyncio.wait(senders)
+        finally:
+            draining.cancel()
+            for sender in senders:
+                sender.cancel()
+            ended = await asyncio.gather(*senders, return_exceptions=True)
+            self._give_up_in_flight()
+        for error in ended:
+            if isinstance(error, Exception):
+                raise error
+
+    async def _send_batches(self) -> None:
+        """Send one batch after the other; return when the connection is lost, or the worker drains."""
+        while not self._draining.is_set():
+            if not self._ready:
+                self._filled.clear()
+                self.demand.set()
+                await self._filled.wait()
+                continue
+            claims = self._next_batch()
+            if claims and not await self._send(claims):
+                return
+            if len(self._ready) < self._window // 2:
+                self.demand.set()
+
+    def _next_batch(self) -> list[Claim]:
+        """The next rows to send: some, or one alone. Rows that are not ours any more are left out."""
+        claims: list[Claim] = []
+        most = 1 if self._losses.in_doubt else self._transport.batch
+        if self._losses.in_doubt:  # another one each time: the first may be the reason
+            self._ready.rotate(-random.randrange(len(self._ready)))
+        at = marks.now()
+        while self._ready and len(claims) < most:
+            if claims and self._losses.suspicious(self._ready[0].id):
+                break
+            claim = self._ready.popleft()
+            notice = self._ledger.notice_of(claim.slot)
+            if self._ledger.expired(claim.slot, self._lease, at) or notice == marks.LOST:
+                self._completer.add(claim, unstarted(Unstarted.LEASE_LOST))
+            elif notice == marks.RECALLED:
+                self._completer.add(claim, unstarted(Unstarted.RECALLED))
+            elif claim.cancelled or notice == marks.CANCELLED:
+                self._completer.add(claim, unstarted(Unstarted.CANCELLED))
+            else:
+                claims.append(claim)
+                if self._losses.suspicious(claim.id):
+                    break
+        return claims
+
+    async def _send(self, claims: Sequence[Claim]) -> bool:
+        """Send these, and settle each. False if the connection was lost."""
+        for claim in claims:
+            self._in_flight[claim.id] = claim
+        try:
+            if len(claims) == 1 and self._losses.suspicious(claims[0].id):
+                async with self._alone:
+                    return await self._send_alone(claims[0])
+            claims = await self._fan_out(claims)
+            messages = await self._load(claims) if claims else []
+            return not messages or await self._deliver(messages)
+        except (Unreachable, Contended) as error:
+            left = self._left(claims)
+            self._occurrences.events_not_loaded(self.route.name, len(left), error)
+            for claim in left:
+                self._end(claim, unstarted(Unstarted.WAITED))
+            await asyncio.sleep(backoff(3))
+            return True
+        except Exception as error:
+            # Not an outage: the server rejected a statement. One bad row must not hold up the others.
+            left = self._left(claims)
+            if len(left) > 1:
+                for claim in left:
+                    if not await self._send([claim]):
+                        return False
+            elif left:
+                self._end(left[0], self._failed(left[0], type(error).__name__, str(error)))
+            return True
+
+    def _left(self, claims: Sequence[Claim]) -> list[Claim]:
+        return [claim for claim in claims if claim.id in self._in_flight]
+
+    async def _fan_out(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Turn deliveries of the route into one for each destination, if it has many; return the rest."""
+        if self._many is None:
+            return claims
+        whole = [claim for claim in claims if (found := read(claim)) is not None and found.endpoint is None]
+        if whole:
+            probe("relay.before_fan_out")
+            made = await self._many.fan_out(whole)
+            probe("relay.after_fan_out")
+            done, missing = set(made.done), set(made.missing)
+            report: Report[Claim] = Report(completed=len(done), late=made.late)
+            self._occurrences.ended([(claim, DONE) for claim in whole if claim.id in done], report)
+            for claim in whole:
+                if claim.id in missing:
+                    self._end(claim, EVENT_GONE)
+                else:
+                    self._written(claim, lost=claim.id not in done)
+        return self._left(claims)
+
+    async def _send_alone(self, claim: Claim) -> bool:
+        messages = await self._load([claim])
+        if not messages or await self._deliver(messages, alone=True):
+            self._losses.forget(claim.id)
+            return True
+        return False
+
+    async def _load(self, claims: Sequence[Claim]) -> list[Message]:
+        found = [(claim, read(claim)) for claim in claims]
+        for claim in (claim for claim, delivery in found if delivery is None):
+            self._end(claim, UNREADABLE)
+        claims = [claim for claim, delivery in found if delivery is not None]
+        deliveries = [delivery for _, delivery in found if delivery is not None]
+        if not claims:
+            return []
+        messages, gone, looked_at = await load(self._link, claims, deliveries, BYTES)
+        for claim in gone:
+            self._end(claim, EVENT_GONE)
+        for claim in reversed(claims[looked_at:]):  # too large together: the next batch
+            del self._in_flight[claim.id]
+            self._ready.appendleft(claim)
+        return messages
+
+    async def _deliver(self, messages: Sequence[Message], alone: bool = False) -> bool:
+        """Send them. What is not settled afterwards has an unknown fate. False if the connection was lost."""
+        error: BaseException | None = None
+        self._note_start(messages)
+        probe("relay.before_send")
+        try:
+            async with asyncio.timeout(SEND_WITHIN):
+                await self._transport.send(messages, self._settle)
+        except (Unreachable, Contended):
+            raise  # of our database: `_send` handles it
+        except Exception as raised:
+            error = raised
+        finally:
+            await self._write_postponed()
+        probe("relay.after_send")
+        unknown = [claim for m in messages if (claim := self._in_flight.get(m.delivery)) is not None]
+        if not unknown:
+            self._connection.works()
+            return True
+        why = error or ConnectionError("the transport did not say what became of it")
+        self._connection.lost(len(unknown), why)
+        for claim in unknown:
+            if self._losses.lost(claim.id) and alone:
+                message = f"the connection was lost three times while this was sent: {type(why).__name__}: {why}"
+                self._end(claim, self._failed(claim, "ConnectionLost", message))
+            else:
+                self._end(claim, unstarted(Unstarted.WAITED))
+        return False
+
+    def _note_start(self, messages: Sequence[Message]) -> None:
+        began = time.perf_counter()
+        for message in messages:
+            if (claim := self._in_flight.get(message.delivery)) is not None:
+                self._began[claim.id] = began
+                self._occurrences.started(claim)
+
+    def _settle(self, message: Message, verdict: Verdict) -> None:
+        claim = self._in_flight.get(message.delivery)
+        if claim is None:
+            return  # settled before
+        self._losses.answered()
+        match verdict:
+            case Delivered(reference=None, details=details) if not details:
+                self._end(claim, DONE)
+            case Delivered(reference=reference, details=details):
+                kept = details if reference is None else {"reference": reference, **details}
+                self._end(claim, Completed(msgspec.json.encode(kept).decode()))
+            case Postponed(delay=delay):
+                if self._many is None:
+                    self._end(claim, Snoozed(delay))
+                else:
+                    del self._in_flight[claim.id]
+                    self._postponed.append((claim, delay))
+            case Refused(reason=reason, final=final, delay=delay, details=details):
+                self._end(claim, self._failed(claim, "Refused", reason, final, delay, details))
+
+    async def _write_postponed(self) -> None:
+        """Give back what is not sent now: where it waits depends on the state of its destination."""
+        if not self._postponed or self._many is None:
+            return
+        postponed, self._postponed = self._postponed, []
+        try:
+            queues = await self._many.postpone(postponed)
+        except BaseException as error:
+            for claim, delay in postponed:
+                self._end(claim, Snoozed(delay))
+            if not isinstance(error, (Unreachable, Contended)):
+                raise
+            return
+        for claim, _ in postponed:
+            self._written(claim, lost=claim.id not in queues)
+
+    def _written(self, claim: Claim, lost: bool) -> None:
+        """Let go of a row whose ending is written already, or that is another's."""
+        self._in_flight.pop(claim.id, None)
+        self._began.pop(claim.id, None)
+        if lost:
+            self._completer.add(claim, Lost())
+            return
+        self._ledger.free(claim.slot)
+        if claim.ordered:
+            self.vacate(claim)
+
+    def _failed(
+        self,
+        claim: Claim,
+        error: str,
+        message: str,
+        final: bool = False,
+        delay: float | None = None,
+        details: dict[str, str | int | float] | None = None,
+    ) -> AttemptFailed:
+        after = self.route.retry.delay(claim.attempt) if delay is None else delay
+        failed = AttemptFailed(error, message, delay=after, give_up=final, details=details)
+        self._occurrences.failed(claim, failed)
+        return failed
+
+    def _end(self, claim: Claim, outcome: Outcome) -> None:
+        self._in_flight.pop(claim.id, None)
+        if (began := self._began.pop(claim.id, None)) is not None:
+            claim.took = time.perf_counter() - began
+        self._completer.add(claim, outcome)
+        self._ledger.put_back(claim.slot)  # if this process dies now, no attempt is lost
+
+    # The end
+
+    def hand_back(self) -> None:
+        """Hand back what has not been sent."""
+        while self._ready:
+            self._end(self._ready.popleft(), unstarted(Unstarted.WAITED))
+
+    def _give_up_in_flight(self) -> None:
+        for claim in list(self._in_flight.values()):
+            self._end(claim, unstarted(Unstarted.WAITED))
+        postponed, self._postponed = self._postponed, []
+        for claim, delay in postponed:
+            self._end(claim, Snoozed(delay))

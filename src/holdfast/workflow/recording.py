@@ -1,0 +1,154 @@
+"""Write steps as they are done, and load them when the instance is claimed again.
+
+A record is written under the hold of its instance, which is locked for it: a worker that has lost its lease writes
+nothing. A row that is locked at that moment, by a renewal or by an open transaction that cancels it, is retried.
+Writing the same record twice has one effect, so a record whose answer was lost is sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from ..db.runner import Runner
+from ..model.flow import History, Standing, StepRecord
+from ..model.job import Holding
+from ..probes import probe
+
+H = TypeVar("H", bound=Holding)
+V = TypeVar("V")
+AGAIN, LONGEST = 0.005, 0.1
+"""Seconds until a locked row is tried again: twice as long each time, within these."""
+
+_decode = msgspec.json.Decoder(History).decode
+_encode = msgspec.json.encode
+_ordinal = attrgetter("ordinal")
+_fields = attrgetter(
+    "name", "n", "ordinal", "kind", "status",
+    "result", "error", "attempts", "digest", "took", "delay", "at", "signal", "child",
+)  # fmt: skip
+_REQUIRED, _OPTIONAL = 5, 8
+"""How many of these are required, and how many may be null, beside the child."""
+_NOTHING = (StepRecord(**dict.fromkeys(StepRecord.__struct_fields__)),)  # type: ignore[arg-type]
+"""In place of steps: nothing is written."""
+_GOES_ON = Standing(cancelled=False, paused=False)
+
+
+async def record(runner: Runner, batch: Sequence[tuple[H, Sequence[StepRecord]]]) -> dict[UUID, Standing]:
+    """Write steps; return where their instances stand. An instance that is missing in the answer has lost its lease.
+
+    Without steps, this only tells where an instance stands. All holds are of one worker.
+    """
+    found: dict[UUID, Standing] = {}
+    left, pause = list(batch), AGAIN
+    while left:
+        worker = left[0][0].worker
+        probe("record.before")
+        rows = await runner.run("workflow", "record", worker, *columns(left, hold=True))
+        probe("record.after")
+        lost, cancelled, paused = (frozenset(ids or ()) for ids in rows[0])
+        if not cancelled and not paused:
+            found.update((held.id, _GOES_ON) for held, _ in left if held.id not in lost)
+        else:
+            for held, _ in left:
+                if held.id not in lost:
+                    found[held.id] = Standing(held.id in cancelled, held.id in paused)
+        left = [(held, records) for held, records in left if held.id in lost]
+        if left:
+            still = await held_of(runner, [held for held, _ in left])
+            left = [(held, records) for held, records in left if held.id in still]
+        if left:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST)
+    return found
+
+
+async def held_of(runner: Runner, held: Sequence[Holding]) -> set[UUID]:
+    """Which of these rows are still held; the others are lost."""
+    ids, generations = [row.id for row in held], [row.generation for row in held]
+    return {row[0] for row in await runner.run("inbox", "held", ids, generations, held[0].worker)}
+
+
+async def load(runner: Runner, ids: Sequence[UUID]) -> dict[UUID, History]:
+    """Return what is stored of these instances, each as of one moment; steps in the order in which they began."""
+    found: dict[UUID, History] = {}
+    for id, text in await runner.run("workflow", "load", ids):
+        history = found[id] = _decode(text)
+        history.steps.sort(key=_ordinal)
+        history.signals.sort(key=attrgetter("n"))
+    return found
+
+
+def columns(batch: Iterable[tuple[H, Sequence[StepRecord]]], hold: bool = False) -> list[Sequence[Any]]:
+    """The steps as `record.sql` takes them, after the worker. `hold`: with an element for an instance without steps."""
+    ids: list[UUID] = []
+    generations: list[int] = []
+    steps: list[StepRecord] = []
+    for held, records in batch:
+        if len(records) > 1:
+            records = merged(records)
+        elif not records:
+            records = _NOTHING if hold else ()
+        for step in records:
+            ids.append(held.id)
+            generations.append(held.generation)
+            steps.append(step)
+    if not steps:
+        return [ids, generations, *([] for _ in range(_REQUIRED + _OPTIONAL + 1))]
+    fields = list(zip(*map(_fields, steps), strict=True))
+    # Of the optional ones, an empty list if all are null: the statement fills in nulls.
+    optional = [() if values.count(None) == len(values) else values for values in fields[_REQUIRED:-1]]
+    children = [None if child is None else _encode(child).decode() for child in fields[-1]] if any(fields[-1]) else ()
+    return [ids, generations, *fields[:_REQUIRED], *optional, children]
+
+
+def merged(records: Sequence[StepRecord]) -> list[StepRecord]:
+    """The records with one for each step: the last one, with what only an earlier one says."""
+    last: dict[tuple[str, int], StepRecord] = {}
+    for step in records:
+        before = last.get((step.name, step.n))
+        if before is not None:
+            step = msgspec.structs.replace(
+                step,
+                ordinal=before.ordinal,
+                error=step.error or before.error,
+                digest=before.digest if step.digest is None else step.digest,
+                delay=before.delay if step.delay is None else step.delay,
+                at=step.at or before.at,
+                child=step.child or before.child,
+                signal=before.signal if step.signal is None else step.signal,
+            )
+        last[step.name, step.n] = step
+    return list(last.values())
+
+
+def unless_empty(values: Iterable[V | None]) -> list[V | None]:
+    """The values, or an empty list if all are null: the statement fills in nulls."""
+    listed = list(values)
+    return listed if any(value is not None for value in listed) else []
+
+
+def as_archived(records: Sequence[StepRecord]) -> str | None:
+    """Steps as they are kept with an instance that ends: JSON objects with commas between them, as in kept_step.sql."""
+    if not records:
+        return None
+    return ",".join([_archived(step) for step in (merged(records) if len(records) > 1 else records)])
+
+
+def _archived(step: StepRecord) -> str:
+    kept = (
+        f'{{"name":{_encode(step.name).decode()},"n":{step.n},"ordinal":{step.ordinal},"kind":"{step.kind}",'
+        f'"status":"{step.status}","attempts":{step.attempts},"took":{step.took!r},"result":{step.result or "null"}'
+    )
+    if step.error is not None:
+        kept += f',"errors":[{step.error}]'
+    if step.digest is not None:
+        kept += f',"digest":{step.digest}'
+    if step.signal is not None:
+        kept += f',"signal":{step.signal}'
+    return kept + "}"

@@ -1,0 +1,124 @@
+"""The workflow `checkout`, and others: their steps say what they did, and whether they should not have been called."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import psycopg
+
+from holdfast import Context, Flow, Holdfast, TxContext
+from tests.apps.witness import saw
+
+hf = Holdfast()
+
+RECORDED = """
+select true from holdfast.steps s where s.job_id = %(job)s and s.name = %(step)s and s.status = 'done'
+union all
+select true from holdfast.archive a where a.id = %(job)s
+"""
+TOLD = "again:"
+"""Said of a step that is called although its record is committed."""
+
+
+def called(ctx: Context) -> None:
+    """Say that this step is called; and that it is recorded already, if it is."""
+    step = ctx.step  # type: ignore[attr-defined]
+    try:
+        with psycopg.connect(os.environ["HOLDFAST_DATABASE_URL"], connect_timeout=5) as connection:
+            recorded = connection.execute(RECORDED, {"job": ctx.job_id, "step": step}).fetchone()
+    except psycopg.OperationalError:  # the server is down: nothing can be said
+        recorded = None
+    saw(ctx, f"{TOLD}{step}" if recorded else step)
+
+
+def held(ctx: Context, hold: str, gate: str) -> bool:
+    """Must this call wait? The first that comes there does."""
+    return hold == ctx.step and not Path(gate).exists()  # type: ignore[attr-defined]
+
+
+async def wait_for(ctx: Context, hold: str, gate: str) -> None:
+    if held(ctx, hold, gate):
+        saw(ctx, "inside")
+    while held(ctx, hold, gate):
+        await asyncio.sleep(0.02)
+
+
+async def reserve(ctx: Context, order: int, hold: str, gate: str) -> str:
+    called(ctx)
+    await wait_for(ctx, hold, gate)
+    return f"reservation of {order}"
+
+
+async def release(ctx: Context, order: int, hold: str, gate: str) -> None:
+    called(ctx)
+    await wait_for(ctx, hold, gate)
+
+
+async def charge(ctx: TxContext, order: int, hold: str, gate: str) -> int:
+    called(ctx)
+    await ctx.tx.execute("insert into effects (job, attempt) values ($1, 1)", ctx.job_id)
+    await wait_for(ctx, hold, gate)
+    return order * 10
+
+
+async def refund(ctx: TxContext, order: int, hold: str, gate: str) -> None:
+    called(ctx)
+    await ctx.tx.execute("insert into effects (job, attempt) values ($1, -1)", ctx.job_id)
+    await wait_for(ctx, hold, gate)
+
+
+def receipt(ctx: Context, order: int, hold: str, gate: str) -> str:
+    called(ctx)
+    if held(ctx, hold, gate):
+        saw(ctx, "inside")
+    while held(ctx, hold, gate):
+        time.sleep(0.02)
+    return ctx.idempotency_key
+
+
+async def notify(ctx: Context, order: int, hold: str, gate: str) -> None:
+    called(ctx)
+    await wait_for(ctx, hold, gate)
+
+
+@hf.workflow(version=1)
+async def checkout(flow: Flow, order: int, hold: str = "", gate: str = "", patience: str = "1h") -> list[str]:
+    reserved = await flow.step("reserve", reserve, order, hold, gate, undo=release)
+    charged = await flow.step("charge", charge, order, hold, gate, undo=refund)
+    sent = await flow.step("receipt", receipt, order, hold, gate)
+    shipped = await flow.wait("shipped", dict, timeout=patience)
+    await flow.step("notify", notify, order, hold, gate)
+    return [reserved, str(charged), sent, shipped["parcel"] if shipped else "late"]
+
+
+# Children
+
+
+@hf.task(max_attempts=1000)
+async def double(ctx: TxContext, number: int) -> int:
+    await ctx.tx.execute("insert into effects (job, attempt) values ($1, $2)", ctx.job_id, number)
+    return number * 2
+
+
+@hf.workflow(version=1, max_attempts=1000)
+async def triple(flow: Flow, number: int) -> int:
+    doubled = await flow.child("double", double, number)
+    await flow.sleep("a while", "50ms")
+    return int(await flow.step("add", add, doubled, number))
+
+
+async def add(ctx: Context, one: int, other: int) -> int:
+    called(ctx)
+    return one + other
+
+
+async def total(ctx: TxContext, numbers: list[int]) -> int:
+    await ctx.tx.execute("insert into effects (job, attempt) values ($1, -1)", ctx.job_id)
+    return sum(numbers)
+
+
+@hf.workflow(version=1, max_attempts=1000)
+async def all_of_them(flow: Flow, count: int) -> int:
+    triples = await flow.map("triples", triple, [{"number": number} for number in range(count)])
+    return await flow.step("total", total, triples)

@@ -1,0 +1,2 @@
+-- How many steps are recorded.
+select sum(steps) from toy

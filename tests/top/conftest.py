@@ -1,0 +1,3 @@
+from tests.cli.conftest import bare, shell
+
+__all__ = ["bare", "shell"]

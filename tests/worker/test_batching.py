@@ -1,0 +1,64 @@
+"""Questions of instances: all are answered, in few trips, two at a time."""
+
+import asyncio
+from typing import Any, cast
+from uuid import uuid4
+
+from tests.support.waiting import until
+
+from holdfast.db.link import Link
+from holdfast.model.job import Claim
+from holdfast.model.occurrences import Occurrences, Part
+from holdfast.worker.flows.batching import Batches
+from holdfast.worker.leases.ledger import Ledger, now
+
+LINKS = [cast(Link, name) for name in ("one", "two")]
+
+
+class Echo(Batches[int, int]):
+    """Answers each question with itself, when the gate is open."""
+
+    def __init__(self, ledger: Ledger, most: int) -> None:
+        super().__init__(Part.WORKFLOWS, Occurrences(), ledger, 90.0, LINKS, most)
+        self.trips: list[tuple[Any, list[int]]] = []
+        self.gate = asyncio.Event()
+
+    async def _trip(self, link: Link, batch: list[tuple[Claim, int]]) -> list[int | None]:
+        self.trips.append((link, [question for _, question in batch]))
+        await self.gate.wait()
+        return [question for _, question in batch]
+
+
+def claim(ledger: Ledger) -> Claim:
+    id = uuid4()
+    slot = ledger.hold(id, 1, now())
+    return Claim("w", id, 1, 1, 1, 5, "flow", 1, "{}", "default", "k", None, None, slot=slot)
+
+
+async def test_while_one_half_is_on_its_way_the_other_is_sent() -> None:
+    ledger = Ledger()
+    batches = Echo(ledger, most=5)
+    answers = [batches.ask(claim(ledger), n) for n in range(13)]
+    await until(lambda: len(batches.trips) == 2)
+    assert batches.trips == [("two", [0, 1, 2, 3, 4]), ("one", [5, 6, 7, 8, 9])], "a third waits for one of them"
+    batches.gate.set()
+    async with asyncio.timeout(30):
+        assert await asyncio.gather(*answers) == list(range(13))
+    assert [len(asked) for _, asked in batches.trips] == [5, 5, 3]
+    await batches.close()
+
+
+async def test_none_is_forgotten_at_any_pace() -> None:
+    ledger = Ledger()
+    for most in (1, 2, 7):
+        batches = Echo(ledger, most)
+        batches.gate.set()
+        answers: list[asyncio.Future[int]] = []
+        for n in range(60):
+            answers.append(batches.ask(claim(ledger), n))
+            for _ in range(n % 4):
+                await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            assert await asyncio.gather(*answers) == list(range(60))
+        assert max(len(asked) for _, asked in batches.trips) <= most
+        await batches.close()

@@ -1,0 +1,61 @@
+"""What grows must not cost more than it grows."""
+
+import time
+from collections.abc import Awaitable, Callable
+
+from tests.support.inbox import Session, claim_lanes
+from tests.support.plans import run_explained
+from tests.workflow.flows import KNOWN, claim, start, started, step
+
+from holdfast.workflow import recording
+
+
+async def test_a_record_of_many_steps_is_not_quadratic(one: Session) -> None:
+    held = await started(one)
+
+    async def record(count: int, turn: int) -> None:
+        await recording.record(one, [(held, [step(f"{count} {turn} {n}", n, result="1") for n in range(count)])])
+
+    await check_not_quadratic(record)
+
+
+async def test_a_record_of_many_instances_is_not_quadratic(one: Session) -> None:
+    await start(one, 500)
+    claims = await claim(one, limit=500)
+
+    async def record(count: int, turn: int) -> None:
+        batch = [(held, [step(f"{count} {turn}", result="1")]) for held in claims[:count]]
+        assert len(await recording.record(one, batch)) == count
+
+    await check_not_quadratic(record)
+
+
+async def check_not_quadratic(record: Callable[[int, int], Awaitable[None]]) -> None:
+    """Ten times as many take less than 25 times as long; quadratic would be 100. In turns: the machine may be busy."""
+    few = many = 1e9
+    for turn in range(30):
+        for count in (50, 500):
+            before = time.monotonic()
+            await record(count, turn)
+            took = time.monotonic() - before
+            few, many = (min(few, took), many) if count == 50 else (few, min(many, took))
+        if turn >= 2 and many < 25 * few:
+            return
+    raise AssertionError(f"50 took {few} s, 500 took {many} s")
+
+
+async def test_a_hundred_thousand_sleepers_do_not_slow_the_claim(one: Session) -> None:
+    async def buffers() -> int:
+        arguments = (*claim_lanes(["default"]), 100, list(KNOWN), "{}", "w1", 90.0, False, False)
+        for _ in range(2):
+            plan = await run_explained(one, "claim", *arguments)
+        return plan.buffers
+
+    await start(one, 100)
+    before = await buffers()
+    await start(one, 100_000, due=3_155_760_000.0)
+    await one.connection.execute(
+        "insert into holdfast.instances (job_id, parked_generation, waits, waits_since)"
+        " select id, 1, array['signal:paid'], now() from holdfast.inbox"
+    )
+    assert await buffers() <= 1.5 * before

@@ -167,7 +167,7 @@ def die(ctx: Context, how: str) -> None:
             os.kill(os.getpid(), signal.SIGSEGV)
 
 
-@hf.task(process=True, max_attempts=2, timeout="500ms")
+@hf.task(process=True, max_attempts=2, timeout="1500ms")
 def spin(ctx: Context) -> None:
     """Over its time, deaf, and with a program that it has started."""
     program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

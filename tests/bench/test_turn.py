@@ -68,7 +68,7 @@ def test_an_interrupt_shows_whole_pairs_and_leaves_no_process_and_no_folder(repo
             said.append(line)
             if "turn 1 of 15, enqueue" in line:
                 break
-        wait_until(lambda: "worker" in commands(family(process.pid)))
+        wait_until(lambda: "worker" in commands(family(process.pid)), 80)
         there = family(process.pid)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         rest = process.stdout.read()

@@ -103,10 +103,10 @@ class Hooks:
 
     def end(self) -> None:
         self.ending = True
-        if self.process is not None:
-            self.process.kill()
-        if self.thread is not None:
-            self.thread.join(10)
+        while self.thread is not None and self.thread.is_alive():  # it may be about to start the next one
+            if self.process is not None:
+                self.process.kill()
+            self.thread.join(0.1)
 
 
 def check(produced: Produced, shop: Fleet, billing: Fleet) -> None:

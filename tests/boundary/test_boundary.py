@@ -21,7 +21,7 @@ from tests.support.workers import Fleet, running_fleet
 
 from holdfast.embedded.cluster import free_port
 
-pytestmark = [pytest.mark.faults, pytest.mark.direct]
+pytestmark = [pytest.mark.faults, pytest.mark.direct, pytest.mark.timeout(240)]
 
 SENDING = ("claim.before", "claim.after", "relay.before_send", "relay.after_send", "complete.before", "complete.after")
 FANNING = ("relay.before_fan_out", "relay.after_fan_out")

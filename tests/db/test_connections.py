@@ -32,12 +32,16 @@ async def test_one_after_the_other_share_a_connection(connections: Connections) 
 async def test_no_more_than_most_at_a_time_and_nobody_waits_for_ever(connections: Connections) -> None:
     met: set[int] = set()
     now = high = 0
+    together = asyncio.Event()
 
     async def work(connection: Connection) -> None:
         nonlocal now, high
         now += 1
         high = max(high, now)
         met.add(id(connection))
+        if now == MOST:
+            together.set()
+        await together.wait()  # or the last one to connect would find that the others have done all
         await connection.fetchval("select pg_sleep(0.01)")
         now -= 1
 

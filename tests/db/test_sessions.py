@@ -68,8 +68,8 @@ def test_a_producer_that_was_stopped_in_its_transaction_keeps_no_key(inbox: Inbo
     variables = {**os.environ, "HOLDFAST_DATABASE_URL": inbox.url, **probes}
     producer = subprocess.Popen([sys.executable, "-c", PRODUCER], cwd=ROOT, env=variables)
     try:
-        wait_until(marker.exists)
-        inbox.rows("set lock_timeout = '6s'; select holdfast.enqueue('note', idempotency_key => 'k')")
+        wait_until(marker.exists, 60)
+        inbox.rows("set lock_timeout = '20s'; select holdfast.enqueue('note', idempotency_key => 'k')")
         assert inbox.one("select count(*) from holdfast.inbox") == 1
     finally:
         producer.send_signal(signal.SIGKILL)

@@ -68,7 +68,8 @@ class Terminal:
         self.process = start(temporary, *arguments, **quiet, **variables, terminal=theirs)
         os.close(theirs)
         self._said = b""
-        threading.Thread(target=self._read, name="terminal", daemon=True).start()
+        self._thread = threading.Thread(target=self._read, name="terminal", daemon=True)
+        self._thread.start()
 
     def _read(self) -> None:
         try:
@@ -92,4 +93,6 @@ class Terminal:
         assert words in self.said, self.said
 
     def close(self) -> None:
+        """After its end. The reader has ended with it, or it would read what gets this number next."""
+        self._thread.join(30)
         os.close(self._own)

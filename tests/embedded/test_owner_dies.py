@@ -35,7 +35,7 @@ def start_owner(then: str = "") -> tuple[subprocess.Popen[str], Path]:
 
 
 def reap(owner: subprocess.Popen[str]) -> None:
-    owner.wait(30)
+    owner.wait(60)
     assert owner.stdout is not None
     owner.stdout.close()
 

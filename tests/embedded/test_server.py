@@ -34,7 +34,7 @@ def test_is_up_soon_and_leaves_nothing() -> None:
         folder = server.data_folder.parent
         assert ask(server, "select 1") == 1
         assert folder.exists()
-    assert up_after < 15  # about half a second on an idle machine; this one may be busy
+    assert up_after < 60  # about half a second on an idle machine; this one may be busy
     assert not folder.exists()
     assert processes_mentioning(folder) == []
 

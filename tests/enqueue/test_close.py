@@ -50,8 +50,8 @@ def test_a_call_under_way_ends_first(migrated_url: str) -> None:
         closing = in_a_thread(hf.close_sync)
         with pytest.raises(TimeoutError):
             closing.result(0.2)
-    assert isinstance(call.result(10), Job)
-    closing.result(10)
+    assert isinstance(call.result(30), Job)
+    closing.result(30)
     with psycopg.connect(direct(migrated_url)) as connection:
         assert connection.execute("select count(*) from holdfast.inbox").fetchone() == (1,)
 
@@ -64,9 +64,9 @@ def test_a_call_that_does_not_end_is_told_so(migrated_url: str, monkeypatch: pyt
         holder.execute("lock table holdfast.inbox in exclusive mode")
         call = in_a_thread(job.enqueue_sync)
         waits(holder)
-        in_a_thread(hf.close_sync).result(10)
+        in_a_thread(hf.close_sync).result(30)
         with pytest.raises(Unreachable, match=r"close\(\) ended this call .* unknown"):
-            call.result(10)
+            call.result(30)
 
 
 def test_threads_that_go_on_while_others_close(migrated_url: str) -> None:

@@ -172,7 +172,7 @@ async def test_a_running_job_is_not_locked_by_a_producer(send: Send, inbox: Inbo
     producer = await asyncpg.connect(direct(migrated_url))
     async with producer.transaction():
         assert (await task.on(producer, replace="arguments").enqueue(2)).existed
-        await inbox.connection.execute("set lock_timeout = '1s'")
+        await inbox.connection.execute("set lock_timeout = '10s'")  # or we would wait for ourselves
         assert await inbox.connection.execute("delete from holdfast.inbox where status = 'processing'") == "DELETE 1"
     await producer.close()
 
@@ -196,7 +196,7 @@ async def test_a_rival_that_is_rolled_back_loses_nothing(send: Send, inbox: Inbo
     await transaction.start()
     await send.on(rival, unique_key="a").enqueue(1)
     waiting = asyncio.create_task(send.options(unique_key="a").enqueue(2))
-    await asyncio.sleep(0.2)
+    await until_blocked(inbox.connection)
     assert not waiting.done(), "it waits to see what becomes of it"
     await transaction.rollback()
     assert not (await waiting).existed

@@ -204,13 +204,13 @@ def test_its_lease_lost_it_is_told_and_writes_nothing(fleet: Fleet) -> None:
 
 def test_a_drain_waits_for_it_and_hands_back_what_takes_longer(fleet: Fleet, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    worker = start(fleet, options=["--drain", "3"])
+    worker = start(fleet, options=["--drain", "5"])
     short = fleet.inbox.enqueue("hold_apart", gate=str(gate))
     long = fleet.inbox.enqueue("hold_apart", gate="/nonexistent/gate")
     pid = pid_of(fleet, long)
     fleet.wait_seen(short, "started")
     worker.send(signal.SIGTERM)
-    time.sleep(0.3)
+    wait_until(lambda: list(fleet.inbox.workers().values()) == ["draining"])
     gate.touch()
     assert worker.wait() == 0, worker.log
     assert fleet.inbox.status(short) == "completed"
@@ -318,13 +318,13 @@ SLOW = (
     + """
 import sys, time
 
-@hf.task(process=True, timeout="1s")
+@hf.task(process=True, timeout="2s")
 def cube(side: int) -> int:
-    time.sleep(0.5)
+    time.sleep(0.1)
     return side**3
 
 if sys.argv[0].endswith("handler_process.py"):
-    time.sleep(1.5)
+    time.sleep(2.5)
 """
 )
 

@@ -48,7 +48,7 @@ def test_running_handlers_are_cancelled_or_told_within_two_seconds(fleet: Fleet)
     assert cancel(fleet, job, thread) == ["processing", "processing"]
     fleet.wait_seen(job, "cancelled")
     fleet.wait_seen(thread, "told")
-    assert time.monotonic() - asked < 10  # about a second; the bound leaves room for a busy machine
+    assert time.monotonic() - asked < 20  # about a second; the bound leaves room for a busy machine
     fleet.inbox.wait([job, thread], "cancelled")
     for id in (job, thread):
         row = fleet.inbox.job(id)
@@ -65,7 +65,7 @@ def test_a_cancelled_job_whose_worker_dies_is_not_started_again(fleet: Fleet) ->
     assert cancel(fleet, job) == ["processing"]
     fleet.inbox.rows("update holdfast.inbox set lease_expires_at = now() where id = %s", job)
     fleet.start(lease=2)
-    fleet.inbox.wait(job, "cancelled", seconds=20)
+    fleet.inbox.wait(job, "cancelled")
     assert len(fleet.seen(job, "started")) == 1
 
 
@@ -81,7 +81,7 @@ def test_a_job_cancelled_in_its_last_attempt_whose_process_dies_ends_as_cancelle
     assert row["last_error"].startswith(
         "cancelled while it ran; WorkerDied: the worker process ended by signal SIGKILL"
     )
-    wait_until(lambda: not fleet.inbox.rows("select id from holdfast.inbox"), seconds=10)  # it is archived
+    wait_until(lambda: not fleet.inbox.rows("select id from holdfast.inbox"))  # it is archived
     assert fleet.inbox.one("select expires_at > now() from holdfast.dedupe where key = 'k'")
     fleet.inbox.check_promises()
 

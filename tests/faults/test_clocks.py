@@ -8,7 +8,7 @@ from tests.support.workers import Fleet
 
 pytestmark = pytest.mark.faults
 
-LEASE = 1.5
+LEASE = 3.0
 SOUND = """
     select bool_and(abs(extract(epoch from lease_expires_at - clock_timestamp())) < 60) as it
     from holdfast.inbox where status = 'processing'
@@ -27,9 +27,10 @@ def test_a_long_job_of_a_worker_an_hour_off_runs_once(fleet: Fleet, tmp_path: Pa
     assert fleet.inbox.one(SOUND), f"as it was claimed: {fleet.inbox.job(job)}"
     fleet.start(lease=LEASE)  # another, which would sweep what it takes for expired
     began = fleet.inbox.one("select clock_timestamp()")
-    while not fleet.inbox.one("select clock_timestamp() > %s + interval '3 seconds'", began):
+    longer = f"select clock_timestamp() > %s + interval '{1.5 * LEASE} seconds'"
+    while not fleet.inbox.one(longer, began):
         assert fleet.inbox.one(SOUND), f"as it was renewed: {fleet.inbox.job(job)}"
     gate.touch()
-    fleet.inbox.wait(job, seconds=10)
+    fleet.inbox.wait(job)
     assert [seen.what for seen in fleet.seen(job)] == ["started", "finished"]
     assert (fleet.inbox.job(job)["attempts"], fleet.inbox.job(job)["errors"]) == (1, None)

@@ -41,7 +41,9 @@ class Shop:
         )
 
     def start(self) -> Worker:
-        return self.fleet.start(app="examples.django.hf:hf", concurrency=CONCURRENCY, environment=self.environment)
+        return self.fleet.start(
+            app="examples.django.hf:hf", lease=20, concurrency=CONCURRENCY, environment=self.environment
+        )
 
     def enqueue(self, kind: str, max_attempts: int = 5, **arguments: Any) -> list[UUID]:
         """One job for each order."""
@@ -72,7 +74,7 @@ def shop(own_fleet: Fleet) -> Shop:
 def test_a_restart_in_the_middle_of_handlers(own_postgres: EmbeddedPostgres, shop: Shop, kind: str) -> None:
     shop.start()
     shop.check(shop.enqueue(kind), 1)
-    jobs = shop.enqueue(kind, takes=1.5)
+    jobs = shop.enqueue(kind, takes=3)  # long enough to be seen together
     wait_until(lambda: shop.running() == ORDERS)
     own_postgres.restart()
     jobs += shop.enqueue(kind)

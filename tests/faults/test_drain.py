@@ -24,9 +24,9 @@ def test_running_jobs_finish_and_unstarted_ones_go_back_with_their_attempt(fleet
     behind = fleet.inbox.enqueue_many("effect", 20)
     worker = fleet.start(lease=300, concurrency=1)
     fleet.wait_seen(held, "started")
-    assert fleet.inbox.count(behind, "processing") > 0
+    wait_until(lambda: fleet.inbox.count(behind, "processing") > 0)
     worker.send(signal.SIGTERM)
-    fleet.inbox.wait(behind, "pending", seconds=10)  # at once, while the other still runs
+    fleet.inbox.wait(behind, "pending")  # while the other still runs
     assert fleet.inbox.status(held) == "processing"
     assert list(fleet.inbox.workers().values()) == ["draining"]
     gate.touch()
@@ -53,10 +53,10 @@ def test_the_whole_group_gets_the_signal_as_from_a_terminal_or_an_init_system(fl
 
 
 def test_a_long_drain_keeps_its_leases(fleet: Fleet) -> None:
-    # The heartbeat of a drain is the last thing to stop: lease 1 s, a drain of more than three.
-    job = fleet.inbox.enqueue("sleep_async", seconds=4)
-    fleet.start(lease=1)
-    fleet.start(lease=1)  # another, who would sweep what was let go
+    # The heartbeat of a drain is the last thing to stop: lease 2 s, a drain of more than two of them.
+    job = fleet.inbox.enqueue("sleep_async", seconds=6)
+    fleet.start(lease=2)
+    fleet.start(lease=2)  # another, who would sweep what was let go
     fleet.wait_seen(job, "started")
     owner = next(w for w in fleet.workers if w.child == fleet.seen(job, "started")[0].pid)
     assert owner.drain() == 0
@@ -74,7 +74,7 @@ def test_a_second_signal_stops_now(fleet: Fleet) -> None:
     worker.send(signal.SIGTERM)
     wait_until(lambda: list(fleet.inbox.workers().values()) == ["draining"])
     worker.send(signal.SIGTERM)
-    assert worker.wait(12) == 0
+    assert worker.wait(25) == 0
     assert "2 running jobs are interrupted and handed back: they run again from the start" in worker.log
     assert fleet.seen(job, "cancelled")
     for id in (job, thread):
@@ -90,7 +90,7 @@ def test_handlers_that_outlast_the_drain_go_back(fleet: Fleet) -> None:
     worker = fleet.start(lease=300, options=["--drain", "0.2"])
     fleet.wait_seen(job, "started")
     fleet.wait_seen(thread, "started")
-    assert worker.drain(15) == 0
+    assert worker.drain(25) == 0
     assert [fleet.inbox.status(id) for id in (job, thread)] == ["pending", "pending"]
     assert nothing_in_flight(fleet.inbox)
 
@@ -98,20 +98,20 @@ def test_handlers_that_outlast_the_drain_go_back(fleet: Fleet) -> None:
 def test_a_signal_while_it_starts(fleet: Fleet) -> None:
     worker = fleet.launch()
     wait_until(lambda: bool(worker.children))  # the supervisor listens, its process is still importing
-    assert worker.drain(15) == 0, worker.log
+    assert worker.drain() == 0, worker.log
     assert "Traceback" not in worker.log
     assert "alive" not in fleet.inbox.workers().values()
 
     worker = fleet.launch()
     wait_until(lambda: bool(worker.children))
     os.killpg(worker.pid, signal.SIGTERM)
-    assert worker.wait(15) == 0, worker.log
+    assert worker.wait() == 0, worker.log
 
 
 def test_a_signal_while_the_server_cannot_be_reached(fleet: Fleet) -> None:
     worker = fleet.launch(url="postgresql://nobody@127.0.0.1:1/nothing")
     wait_until(lambda: "cannot reach the server" in worker.log)
-    assert worker.drain(15) == 0, worker.log
+    assert worker.drain() == 0, worker.log
     assert "Traceback" not in worker.log
 
 

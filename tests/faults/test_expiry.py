@@ -24,7 +24,7 @@ SOON = f"""
 """
 """Jobs have a second left when they are first claimed, however long the worker takes to start."""
 TOLERATED = 0.5
-"""Seconds: a start is noted by a statement of the handler's, on a machine that is busy."""
+"""Seconds. A start is noted as the beginning of the handler's transaction: after that, its expiry is checked again."""
 
 
 @pytest.mark.parametrize("what", ["wakes", "killed", "host killed"])
@@ -34,6 +34,8 @@ def test_rows_that_expire_in_the_hands_of_a_worker_never_start(fleet: Fleet, tmp
     marker = tmp_path / "claimed"
     worker = fleet.launch(probes=f"claim.after=stop@{marker}", lease=20 if what != "host killed" else 1.5)
     wait_until(marker.exists, 60)
+    if what == "host killed":
+        worker.end()  # at once: its supervisor would hand back what is in the hands of a process that stands still
     # Those of a process that stands still may be handed back already, and be ended by its supervisor.
     wait_until(lambda: bool(fleet.inbox.one("select coalesce(bool_and(expires_at < now()), true) from holdfast.inbox")))
     match what:
@@ -42,7 +44,6 @@ def test_rows_that_expire_in_the_hands_of_a_worker_never_start(fleet: Fleet, tmp
         case "killed":
             os.kill(worker.child, signal.SIGKILL)
         case _:
-            worker.end()
             fleet.start()
     fleet.inbox.wait(jobs, "expired")
     assert fleet.seen() == []
@@ -55,7 +56,7 @@ def test_rows_that_expire_in_the_hands_of_a_worker_never_start(fleet: Fleet, tmp
 
 def test_expiry_racing_the_claims_of_workers(fleet: Fleet) -> None:
     """Each job runs once or expires once, and none starts late by the database's clock."""
-    fleet.inbox.rows("alter table effects add column at timestamptz default clock_timestamp()")
+    fleet.inbox.rows("alter table effects add column at timestamptz default now()")
     for _ in range(2):
         fleet.start(processes=2, housekeeping=0.1, lease=20)
     fleet.inbox.rows(
@@ -89,5 +90,7 @@ def test_a_paused_queue_and_an_ordered_key_with_an_expired_head(fleet: Fleet) ->
     fleet.inbox.wait([paused, unknown, head], "expired")
     fleet.inbox.wait(behind)
     assert [seen.job for seen in fleet.seen(what="effect")] == behind
-    assert "2 jobs of nobody_knows on queue default expired" in worker.log or worker.log.count("nobody_knows") >= 2
+    wait_until(
+        lambda: "2 jobs of nobody_knows on queue default expired" in worker.log or worker.log.count("nobody_knows") >= 2
+    )
     fleet.inbox.check_promises()

@@ -37,11 +37,11 @@ def test_a_worker_drains_when_the_registry_says_so(fleet: Fleet, tmp_path: Path)
     worker = fleet.start(lease=300, concurrency=1, options=OPTIONS)
     (name,) = fleet.names(worker)
     fleet.wait_seen(held, "started")
-    assert fleet.inbox.count(behind, "processing") > 0
+    wait_until(lambda: fleet.inbox.count(behind, "processing") > 0)
     drain(fleet.inbox, name)
     asked = time.monotonic()
     fleet.inbox.wait(behind, "pending")
-    assert time.monotonic() - asked < HEARTBEAT + 1  # and a second for a busy machine
+    assert time.monotonic() - asked < HEARTBEAT + 6  # some for a busy machine; the usual heartbeat takes ten
     (before,) = fleet.inbox.rows("select last_seen_at from holdfast.workers")
     wait_until(lambda: fleet.inbox.rows("select last_seen_at from holdfast.workers")[0] != before)
     assert fleet.inbox.workers() == {name: "draining"}  # through heartbeats, too

@@ -32,9 +32,9 @@ def test_a_supervisor_stopped_in_the_middle_of_a_sweep_holds_it_no_longer_than_a
     fleet: Fleet, tmp_path: Path
 ) -> None:
     marker = tmp_path / "stopped"
+    swept = "select ran_at from holdfast.chores where name = 'sweep'"
     fleet.start(lease=2, probes=f"sweep.before=stop@{marker}")
     wait_until(marker.exists)
-    fleet.start(lease=2)
-    swept = "select ran_at from holdfast.chores where name = 'sweep'"
     assert not fleet.inbox.rows(swept)
-    wait_until(lambda: bool(fleet.inbox.rows(swept)), seconds=2 + 4)  # a lease, and a busy machine
+    fleet.start(lease=2)
+    wait_until(lambda: bool(fleet.inbox.rows(swept)), seconds=2 + 10)  # a lease, and a busy machine

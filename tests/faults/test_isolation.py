@@ -50,7 +50,7 @@ def slowest(fleet: Fleet, jobs: list[UUID]) -> float:
 
 
 def test_one_kill_does_not_hold_up_the_fleet(fleet: Fleet) -> None:
-    long = [fleet.inbox.enqueue("endless_at_first", seconds=3) for _ in range(8)]
+    long = [fleet.inbox.enqueue("endless_at_first", seconds=5) for _ in range(8)]
     victim = fleet.start(lease=60, concurrency=10)
     for job in long:
         fleet.wait_seen(job, "started")
@@ -59,12 +59,12 @@ def test_one_kill_does_not_hold_up_the_fleet(fleet: Fleet) -> None:
         fleet.inbox.wait(fleet.inbox.enqueue_many("quick", 1))
         os.kill(victim.child, signal.SIGKILL)
         killed_at = time.monotonic()
-        fleet.inbox.wait(long, seconds=40)
+        fleet.inbox.wait(long, seconds=60)
         cleared_after = time.monotonic() - killed_at
     fleet.inbox.wait(quick)
-    assert slowest(fleet, quick) < 2
+    assert slowest(fleet, quick) < 4.5  # they wait for none of the long ones, on a machine that is busy
     assert all(len(fleet.inbox.job(job)["errors"]) == 1 for job in long)
-    assert cleared_after < 20  # one after the other they would take 24
+    assert cleared_after < 30  # one after the other they would take 40
 
 
 def into_isolation(fleet: Fleet, worker: Worker, *jobs: UUID) -> None:
@@ -85,9 +85,9 @@ def test_an_isolation_process_ends_when_there_is_nothing_left_for_it(fleet: Flee
     assert fleet.seen(job, "started")[1].pid == isolation
     gate.touch()
     fleet.inbox.wait(job)
-    wait_until(lambda: not worker.isolation, 20)
+    wait_until(lambda: not worker.isolation)
     name = next(name for name in fleet.inbox.workers() if name.split("-")[-2] == str(isolation))
-    wait_until(lambda: fleet.inbox.workers()[name] == "dead", 5)
+    wait_until(lambda: fleet.inbox.workers()[name] == "dead")
     fleet.inbox.wait(fleet.inbox.enqueue_many("quick", 10))
     assert worker.log.count("an isolation process") == 1
     assert worker.drain() == 0
@@ -102,7 +102,7 @@ def test_a_drain_waits_for_what_runs_in_isolation(fleet: Fleet, tmp_path: Path) 
     wait_until(lambda: "alive" not in fleet.inbox.workers().values())
     assert fleet.inbox.status(job) == "processing"
     gate.touch()
-    assert worker.wait(20) == 0
+    assert worker.wait() == 0
     assert fleet.inbox.status(job) == "completed"
     assert set(fleet.inbox.workers().values()) == {"dead"}
 
@@ -114,7 +114,7 @@ def test_a_second_signal_stops_what_runs_in_isolation(fleet: Fleet) -> None:
     worker.send(signal.SIGTERM)
     wait_until(lambda: "alive" not in fleet.inbox.workers().values())
     worker.send(signal.SIGTERM)
-    assert worker.wait(20) == 0
+    assert worker.wait() == 0
     row = fleet.inbox.job(job)
     assert (row["status"], row["attempts"], row["crashes"]) == ("pending", 1, 1)
 
@@ -161,5 +161,5 @@ def test_a_suspect_that_blocks_its_process_does_not_hold_up_the_other_suspects(f
     into_isolation(fleet, worker, blocking)
     other = fleet.inbox.enqueue("sleep_async", seconds=1)
     into_isolation(fleet, worker, other)
-    fleet.inbox.wait(other, seconds=20)
+    fleet.inbox.wait(other)
     assert fleet.inbox.status(blocking) == "processing"

@@ -12,12 +12,12 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workers import Fleet
 
 pytestmark = pytest.mark.faults
 
-RECOVERY = 15.0
+RECOVERY = PATIENCE
 """Seconds, as in test_liveness.py."""
 
 
@@ -105,7 +105,7 @@ def test_a_worker_dies_while_it_drains(fleet: Fleet, probe: str, tmp_path: Path)
     behind = fleet.inbox.enqueue_many("effect", 20)
     worker = fleet.start(probes=f"{probe}=kill@{marker}", lease=300, concurrency=1)
     fleet.wait_seen(held, "started")
-    assert fleet.inbox.count(behind, "processing") > 0
+    wait_until(lambda: fleet.inbox.count(behind, "processing") > 0)
     worker.drain()
     assert marker.exists()
     assert fleet.inbox.one("select count(*) from holdfast.inbox where status = 'processing'") == 0

@@ -67,8 +67,8 @@ def test_a_host_that_the_server_refuses_gives_its_jobs_up(
     fleet.start(lease=LEASE)
     refuse(fleet.inbox, role)
     fleet.inbox.rows("select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", role)
-    wait_until(lambda: re.search(f"leases could not be renewed: .*{words}", refused.log) is not None, 10)
+    wait_until(lambda: re.search(f"leases could not be renewed: .*{words}", refused.log) is not None)
     fleet.wait_seen(job, "started", times=2)  # the other host has swept it, and runs it
-    wait_until(lambda: bool(fleet.seen(job, "LeaseLost")), 2 * LEASE)
-    fleet.inbox.wait(job, seconds=10)
+    fleet.wait_seen(job, "LeaseLost")
+    fleet.inbox.wait(job)
     assert fleet.inbox.job(job)["lease_generation"] == 2

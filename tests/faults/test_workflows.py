@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from tests.apps.checkout import TOLD
 from tests.support.pooler import direct
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workers import Fleet, Worker
 
 from holdfast.embedded import EmbeddedPostgres
@@ -32,7 +32,7 @@ RESULT = ["reservation of 9182", "91820", "checkout:9182/receipt", "P1"]
 STEPS = ["reserve", "charge", "receipt", "shipped", "notify"]
 CALLED = ["reserve", "charge", "receipt", "notify"]
 LEASE = 1.5
-RECOVERY = 15.0
+RECOVERY = PATIENCE
 """Seconds, as in test_liveness.py: a lease, short backoffs, and a process that starts on a busy machine."""
 
 
@@ -144,7 +144,7 @@ def nothing_is_left(fleet: Fleet, *tables: str) -> None:
     """No row of the instance remains, once the chores have been there."""
     counted = "(select count(*) from holdfast.{})".format
     question = "select " + " + ".join(map(counted, tables or ("steps", "signals", "instances", "inbox")))
-    wait_until(lambda: fleet.inbox.one(question) == 0, 10)
+    wait_until(lambda: fleet.inbox.one(question) == 0)
 
 
 def check_done(fleet: Fleet, job: UUID, repeated: str = "", again: str = "", result: list[str] = RESULT) -> None:
@@ -410,11 +410,11 @@ def test_one_signal_id_has_one_effect(fleet: Fleet, tmp_path: Path) -> None:
 
 
 def test_the_wait_times_out_while_no_worker_runs(fleet: Fleet) -> None:
-    job = start(fleet, patience="500ms")
+    job = start(fleet, patience="3s")  # it has to be seen while it waits
     first = worker(fleet)
     wait_state(fleet, job, "waiting")
     first.end()
-    time.sleep(0.6)
+    time.sleep(3.1)
     worker(fleet)
     fleet.inbox.wait(job, seconds=RECOVERY)
     check_done(fleet, job, result=[*RESULT[:3], "late"])
@@ -548,7 +548,7 @@ def test_a_worker_is_drained_during_a_long_step(fleet: Fleet, tmp_path: Path) ->
     first.send(signal.SIGTERM)
     time.sleep(0.5)
     gate.touch()
-    assert first.wait(20) == 0
+    assert first.wait() == 0
     worker(fleet)
     signal_when_it_waits(fleet, job)
     fleet.inbox.wait(job, seconds=RECOVERY)

@@ -49,13 +49,14 @@ POLL = 0.01
 SHARES_LAST = 0.2
 """Seconds for which the workers believe in one distribution of the buckets."""
 NEVER = datetime.max.replace(tzinfo=UTC)
-BOUND = 5.0
-"""Seconds for which a row may wait although its key is free: a few times what a rescan, a patrol, a round of chores, a
-backoff and a bucket without an owner take together."""
+BOUND = 15.0
+"""Seconds for which a row may wait although its key is free: many times what a rescan, a patrol, a round of chores, a
+backoff and a bucket without an owner take together, on a machine that is busy."""
 LONG = timedelta(seconds=0.25)
 """After that, whoever ended the row before has committed, and nobody can have passed the next one meanwhile."""
-REST = 20.0
-"""Seconds in which everything has ended after the last commit: lease, backoff and 10 s are promised."""
+REST = 40.0
+"""Seconds in which everything has ended after the last commit: lease, backoff and 10 s are promised; the rest is for a
+busy machine."""
 
 
 @dataclass(frozen=True)

@@ -43,13 +43,19 @@ class Proxy:
     def deliver(self) -> None:
         self._delivery.set()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _upstream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         parts = urlsplit(self._server)
         folder = parse_qs(parts.query).get("host", [""])[0]
         if folder.startswith("/"):
-            upstream = await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.{parts.port or 5432}")
-        else:
-            upstream = await asyncio.open_connection(parts.hostname or folder, parts.port or 5432)
+            return await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.{parts.port or 5432}")
+        return await asyncio.open_connection(parts.hostname or folder, parts.port or 5432)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            upstream = await self._upstream()
+        except BaseException:
+            writer.close()
+            raise
         self._clients.add(writer)
         asked = False
         messages = _Messages()
@@ -139,6 +145,8 @@ async def proxied(url: str) -> AsyncIterator[Proxy]:
         yield proxy
     finally:
         server.close()
+        for _ in range(5):  # after some rounds of the loop, a client that was accepted in this moment has its task
+            await asyncio.sleep(0)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

@@ -113,7 +113,7 @@ async def test_no_call_is_lost_at_any_pace(inbox: Inbox, flags: Flags, tmp_path:
             for _ in range(chance.randint(1, 8)):
                 await asyncio.sleep(pause * chance.uniform(0.5, 1.5))
                 jobs.append((await quick.enqueue()).id)
-            await asyncio.to_thread(inbox.wait, jobs, seconds=5)
+            await asyncio.to_thread(inbox.wait, jobs)
         await hf.close()
 
 
@@ -133,15 +133,15 @@ async def test_four_jobs_on_four_sleeping_workers_of_one_hand_start_together(
         for how in ("many", "each") * 2:
             await asyncio.sleep(0.3)
             if how == "many":
-                jobs = await nap.enqueue_many([{"seconds": 0.8}] * 4)
+                jobs = await nap.enqueue_many([{"seconds": 1.6}] * 4)
             else:
-                jobs = await asyncio.gather(*(nap.enqueue(seconds=0.8) for _ in range(4)))
-            inbox.wait([job.id for job in jobs], seconds=10)
+                jobs = await asyncio.gather(*(nap.enqueue(seconds=1.6) for _ in range(4)))
+            inbox.wait([job.id for job in jobs])
             took.append(inbox.one(spread))
             inbox.rows("truncate holdfast.archive")
         await hf.close()
     print(f"the last of four started after {statistics.median(took) * 1000:.0f} ms, {max(took) * 1000:.0f} at most")
-    assert statistics.median(took) < 0.7, f"one after the other, the last would start after 2.4 s: {took}"
+    assert statistics.median(took) < 1.4, f"one after the other, the last would start after 4.8 s: {took}"
 
 
 def test_the_variable_switches_it_off(fleet: Fleet) -> None:

@@ -52,7 +52,7 @@ async def test_what_nobody_looked_after_for_a_whole_lease_is_lost_before_anythin
 async def test_endings_that_come_close_together_share_a_commit_unless_a_key_waits_for_them(
     one: Session, link: Link, ordered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.worker.attempts.completer.LINGER", 0.5)  # or a slow machine would gather by itself
+    monkeypatch.setattr("holdfast.worker.attempts.completer.LINGER", 2.0)  # longer than a slow machine takes
     monkeypatch.setattr("holdfast.worker.attempts.completer.CLOSE", 60.0)
     await one.add(3)
     claims = await one.claim("w1")

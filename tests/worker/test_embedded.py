@@ -21,7 +21,7 @@ from holdfast.ownership import members
 from holdfast.worker.embedded import EmbeddedWorker
 from holdfast.worker.settings import WorkerSettings
 
-FAST: dict[str, Any] = {"concurrency": 4, "lease": 1, "housekeeping": 0.2, "poll": 0.05}
+FAST: dict[str, Any] = {"concurrency": 4, "lease": 3, "housekeeping": 0.2, "poll": 0.05}
 
 
 async def ended(inbox: Inbox, *jobs: UUID, status: str = "completed") -> None:
@@ -114,11 +114,11 @@ async def test_leases_are_renewed_from_a_thread(hf: Holdfast, inbox: Inbox) -> N
     async def long(how: str) -> None:
         runs.append(how)
         if how == "sleeps":
-            await asyncio.sleep(3)
+            await asyncio.sleep(5)
         else:
-            time.sleep(3)  # noqa: ASYNC251 - blocks the loop for three leases
+            time.sleep(5)  # noqa: ASYNC251 - blocks the loop for more than two leases
 
-    async with hf.worker(**FAST):
+    async with hf.worker(**{**FAST, "lease": 2}):
         jobs = [(await long.enqueue(how=how)).id for how in ("sleeps", "blocks")]
         await ended(inbox, *jobs)
     assert sorted(runs) == ["blocks", "sleeps"]

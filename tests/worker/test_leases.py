@@ -132,7 +132,7 @@ async def test_a_lease_counts_from_the_question_at_renewal(inbox: Inbox) -> None
                 row = held(slow.ledger, job)
                 return row is not None and row.renewed > last
 
-            await until(renewed, seconds=LEASE)
+            await until(renewed)
             row = held(slow.ledger, job)
             assert row is not None
             return row.renewed

@@ -6,6 +6,7 @@ import struct
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -27,7 +28,7 @@ from holdfast.worker.numbers.board import PAIRS, Board
 from holdfast.worker.numbers.books import Books
 from holdfast.worker.numbers.counting import Counting
 
-FAST: dict[str, Any] = {"concurrency": 4, "lease": 1, "housekeeping": 0.2, "poll": 0.05, "heartbeat": 0.1}
+FAST: dict[str, Any] = {"concurrency": 4, "lease": 30, "housekeeping": 0.2, "poll": 0.05, "heartbeat": 0.1}
 
 
 def claim(kind: str = "send", queue: str = "mail", waited: float = 0.0, took: float = -1.0) -> Claim:
@@ -346,9 +347,13 @@ async def test_a_request_that_is_none_gets_no_answer_and_does_no_harm(hf: Holdfa
         await ready(f"http://127.0.0.1:{port}")
         for sent in (b"", b"\x00" * 100_000, b"POST /metrics HTTP/1.1\r\n\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(sent)
-            writer.write_eof()
-            answer = await reader.read()
+            answer = b""
+            with suppress(OSError):  # it may hang up before it has read all
+                writer.write(sent)
+                writer.write_eof()
+                answer = await reader.read()
             assert answer == b"" or b"405" in answer
             writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
         assert (await get(f"http://127.0.0.1:{port}/healthz"))[0] == 200

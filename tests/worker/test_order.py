@@ -138,14 +138,18 @@ async def test_without_order_there_is_none(hf: Holdfast, inbox: Inbox, witness: 
 
 
 async def test_a_worker_that_drains_leaves_its_keys_to_others(hf: Holdfast, inbox: Inbox, witness: Witness) -> None:
+    some = asyncio.Event()
+
     @hf.task(ordered=True)
     async def step(ctx: Context, number: int) -> None:
         await witness.run(ctx.key, number, 0.01)
         witness.end(ctx.key, number)
+        if number > 5:
+            some.set()
 
     jobs = await fill(step, keys=3, jobs=40)
     async with hf.worker(concurrency=5, **FAST):
-        await until(lambda: len(witness.ended.get("k0", [])) > 5)
+        await some.wait()
     done = sum(map(len, witness.ended.values()))
     assert done < len(jobs)
     async with hf.worker(concurrency=5, **FAST):
@@ -243,7 +247,7 @@ async def test_room_is_booked_once_while_keys_hand_over(hf: Holdfast, inbox: Inb
     with psycopg.connect(direct(inbox.url)) as holder:
         holder.execute("lock table holdfast.inbox in access exclusive mode")
         handing_over = asyncio.create_task(loops._hand_over(loops._room))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(25):
             while guarded.vacated:
                 await asyncio.sleep(0.01)
         assert loops._want() == 10
@@ -283,7 +287,7 @@ async def test_without_wake_ups_an_idle_worker_with_ordered_tasks_polls_less_and
     async def step() -> None: ...
 
     async with hf.worker(**FAST | {"poll": 0.1, "notify": False}) as worker:
-        await until(lambda: worker.engine.claiming._pause == 0.1, seconds=10)
+        await until(lambda: worker.engine.claiming._pause == 0.1)
 
 
 async def test_room_that_the_completer_makes_is_used_at_once(
@@ -300,7 +304,7 @@ async def test_room_that_the_completer_makes_is_used_at_once(
             engine.ledger.hold(uuid4(), 1, marks.now())
         last = Claim("w1", uuid4(), 1, 1, 1, 5, "step", 1, "{}", "default", "k", None, None)
         last.slot = engine.ledger.hold(last.id, 1, marks.now())
-        await until(lambda: engine.ledger.post().state == marks.BUSY, seconds=10)
+        await until(lambda: engine.ledger.post().state == marks.BUSY)
         job = (await step.enqueue()).id
         engine._completer.add(last, Completed())
-        await until(lambda: inbox.status(job) == "completed", seconds=10)
+        await until(lambda: inbox.status(job) == "completed")

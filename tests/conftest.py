@@ -7,8 +7,10 @@ one: sessions that run the library's statements, a look at the inbox from outsid
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from holdfast import Holdfast
@@ -37,6 +39,13 @@ __all__ = [
     "redis_of_session",
     "redis_server",
 ]
+
+
+# An example of Hypothesis may take as long as a busy machine needs, and so may its making.
+hypothesis.settings.register_profile(
+    "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("busy machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -98,8 +107,11 @@ def second_url(postgres: Server) -> Iterator[str]:
 
 
 def migrated(server: Server) -> str:
-    """The template of migrated databases."""
-    return server.template("migrated", _migrate)
+    """The template of migrated databases. Each day has its own: a migration makes the partitions of today, and ahead.
+
+    A run that goes on past midnight would else have one day too few.
+    """
+    return server.template(f"migrated on {datetime.now(UTC):%Y-%m-%d}", _migrate)
 
 
 def _migrate(url: str) -> None:

@@ -34,12 +34,14 @@ def test_pause_resume_and_live_updates(chromium: Chromium, inbox: Inbox) -> None
         needs = page.get_by_role("link", name="queue mail is paused")
         await expect(needs).to_be_visible()
         took = []
-        for paused in (False, True) * 3:
+        for paused in (False, True) * 10:
             inbox.rows("update holdfast.queues set paused_at = case when %s then now() end where name = 'mail'", paused)
             began = time.monotonic()
             await expect(needs).to_be_visible(visible=paused, timeout=SOON * 1000)
             took.append(time.monotonic() - began)
-        assert min(took) < 1.0, "of six, as this host may be busy"
+            if took[-1] < 1.0:
+                return
+        raise AssertionError(f"{took}: this host may be busy, but not always")
 
     with dashboard(inbox.url, user="ann@web-1") as address:
         chromium.visit(f"{address}/#/queues", story)

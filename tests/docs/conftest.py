@@ -16,7 +16,7 @@ from holdfast import Holdfast
 async def run_jobs(app: Holdfast) -> None:
     """Work off everything that is due, as a worker would."""
     async with app.worker(concurrency=4, poll=0.02):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while await _open_jobs(app):
                 await asyncio.sleep(0.01)
 

@@ -30,6 +30,6 @@ def test_there_are_some() -> None:
 def test_a_command_of_a_page_runs(page: str, line: str, migrated_url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "holdfast.cli", *shlex.split(line)[1:]],
-        env={**os.environ, "HOLDFAST_DATABASE_URL": migrated_url}, input="", capture_output=True, text=True, timeout=60,
+        env={**os.environ, "HOLDFAST_DATABASE_URL": migrated_url}, input="", capture_output=True, text=True, timeout=99,
     )  # fmt: skip
     assert done.returncode == 0, f"{page}: {line}\n{done.stdout}{done.stderr}"

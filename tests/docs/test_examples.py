@@ -17,11 +17,13 @@ from tests.support.pooler import direct
 
 from holdfast import LeaseLost
 
+pytestmark = pytest.mark.timeout(300)  # each starts Python, some of them many times
+
 
 def run(module: str, url: str, **more: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", module],
-        cwd=ROOT, env={**os.environ, "HOLDFAST_DATABASE_URL": url, **more}, capture_output=True, text=True, timeout=100,
+        cwd=ROOT, env={**os.environ, "HOLDFAST_DATABASE_URL": url, **more}, capture_output=True, text=True, timeout=290,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -13,7 +13,7 @@ from tests.support.pooler import direct
 
 from holdfast.testing import use_database
 
-pytestmark = [pytest.mark.faults, pytest.mark.direct]
+pytestmark = [pytest.mark.faults, pytest.mark.direct, pytest.mark.timeout(300)]
 
 KILLED = ("tx.before_commit", "relay.after_send")
 Connections = tuple[asyncpg.Connection, asyncpg.Connection]

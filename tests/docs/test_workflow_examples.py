@@ -41,7 +41,7 @@ async def test_an_order_that_is_not_shipped(tables: psycopg.Connection) -> None:
         assert tables.execute("select count(*) from holdfast.workflows where state = 'waiting'").fetchone() == (1,)
         await clock.advance("2h")
         await drain(checkout.hf)
-    assert await order.result(timeout="5s") == "not shipped in time"
+    assert await order.result(timeout="30s") == "not shipped in time"
     assert tables.execute("select free, (select sum(cents) from payments) from stock").fetchone() == (9, 4900)
 
 
@@ -71,13 +71,13 @@ async def test_an_approval(answers: int) -> None:
             await clock.advance("49h")
         await drain(approval.hf)
     expected = {1: "rejected by Ada", 2: "approved by Bob", 0: "nobody answered"}[answers]
-    assert await instance.result(timeout="5s") == expected
+    assert await instance.result(timeout="30s") == expected
 
 
 async def test_an_album() -> None:
     instance = await fan_out.album.start(pages=20)
     await drain(fan_out.hf)
-    assert await instance.result(timeout="5s") == "20 pages, 20190 bytes"
+    assert await instance.result(timeout="30s") == "20 pages, 20190 bytes"
 
 
 @pytest.mark.parametrize("pays", [12, None])
@@ -89,7 +89,7 @@ async def test_an_invoice(pays: int | None) -> None:
                 polling.paid.add(7)
             await drain(polling.hf)
             await clock.advance("1d")
-    assert await instance.result(timeout="5s") == ("overdue" if pays is None else f"paid after {pays} days")
+    assert await instance.result(timeout="30s") == ("overdue" if pays is None else f"paid after {pays} days")
     assert len(polling.asked) == (30 if pays is None else pays + 1)
 
 
@@ -103,5 +103,5 @@ async def test_a_parcel(migrated_url: str) -> None:
             assert connection.execute("select count(*), max(attempts) from holdfast.steps").fetchone() == (1, 0)
         polling.places["X1"] = "the neighbours"
         await drain(polling.hf)
-    assert await instance.result(timeout="5s") == "delivered to the neighbours"
+    assert await instance.result(timeout="30s") == "delivered to the neighbours"
     assert len(polling.asked) == 101

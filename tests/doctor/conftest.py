@@ -15,6 +15,7 @@ from tests.support.databases import SETTINGS, new_server
 from tests.support.pooler import database_at
 
 from holdfast import Finding, Holdfast
+from holdfast.doctor.checks import notify
 from holdfast.schema.migrate import migrate
 
 CONNECTIONS = 25
@@ -66,6 +67,13 @@ class Ward:
                 select 'k', 1, %s, 'job', '{{"type": "job"}}'{values} from generate_series(1, %s)""",
             queue, count,
         )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notification may take as long as a busy machine needs."""
+    monkeypatch.setattr(notify, "WARN", 20.0)
+    monkeypatch.setattr(notify, "NONE", 30.0)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Every check of the doctor: what it says while all is well, and while its fault is there, made for real."""
 
 import os
+import re
 import threading
 import time
 from pathlib import Path
@@ -131,8 +132,12 @@ def test_dead_rows(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
             session.execute("delete from holdfast.inbox")
         wait_until(lambda: ward.level("dead_rows") == "fail")
         assert "holdfast.inbox has 1,000 dead rows beside 0 live ones" in ward.find("dead_rows").sentence
-        ward.rows("vacuum holdfast.inbox")
-        wait_until(lambda: ward.level("dead_rows") == "ok")
+
+        def gone() -> bool:  # again: a snapshot elsewhere can keep the rows for a moment
+            ward.rows("vacuum holdfast.inbox")
+            return ward.level("dead_rows") == "ok"
+
+        wait_until(gone)
     finally:
         ward.rows("alter table holdfast.inbox reset (autovacuum_enabled)")
     assert ward.level("settings") == "ok"
@@ -258,16 +263,19 @@ def test_the_clock_of_this_machine_is_wrong(ward: Ward, monkeypatch: pytest.Monk
 
 def test_connections(ward: Ward) -> None:
     assert ward.level("connections") == "ok"
-    (row,) = ward.rows("select count(*) as used from pg_stat_activity where backend_type = 'client backend'")
     most = CONNECTIONS - 3
-    while row["used"] < most * 0.85:
-        ward.session()
-        row["used"] += 1
-    assert ward.level("connections") == "warn"
-    while row["used"] < most - 1:
-        ward.session()
-        row["used"] += 1
-    assert ward.level("connections") == "fail"
+
+    def used() -> int:
+        (row,) = ward.rows("select count(*) as used from pg_stat_activity where backend_type = 'client backend'")
+        return int(row["used"])
+
+    def filled(number: float, level: str) -> bool:  # sessions of tests before may end just now
+        while used() < number:
+            ward.session()
+        return ward.level("connections") == level
+
+    wait_until(lambda: filled(most * 0.85, "warn"))
+    wait_until(lambda: filled(most - 1, "fail"))
     ward._stack.close()
     wait_until(lambda: ward.level("connections") == "ok")
 
@@ -339,7 +347,7 @@ def test_orphaned_leases(ward: Ward) -> None:
     assert (found.level, found.figure) == ("warn", 3.0)
     assert "w1, not in the registry" in found.sentence
     ward.worker(silent=45)
-    assert "w1, silent for 45" in ward.find("orphans").sentence
+    assert re.search(r"w1, silent for (4[5-9]|5\d)\b", ward.find("orphans").sentence)
     ward.worker()
     assert ward.level("orphans") == "ok"
 

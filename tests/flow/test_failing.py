@@ -372,7 +372,7 @@ async def test_a_transaction_commits_earlier_records_with_its_own() -> None:
 
 async def test_a_transaction_beside_others_does_not_hold_back_their_records() -> None:
     async def write(ctx: TxContext) -> None:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
 
     def look() -> list[str]:
         return [name for name, _ in instance.steps]

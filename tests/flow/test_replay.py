@@ -54,7 +54,7 @@ async def test_branches_that_finish_in_another_order_in_the_replay() -> None:
 
     async def code(flow: Flow) -> list[Any]:
         async def work(name: str) -> str:
-            await asyncio.sleep(0.01 if name == slow else 0)
+            await asyncio.sleep(0.1 if name == slow else 0)
             return name
 
         async def branch(name: str) -> list[Any]:
@@ -230,7 +230,7 @@ async def test_a_flow_that_outlives_its_run_is_refused() -> None:
 async def test_a_timeout_around_a_step_is_refused() -> None:
     async def code(flow: Flow) -> str:
         try:
-            async with asyncio.timeout(0.01):
+            async with asyncio.timeout(0.2):
                 await flow.step("slow", asyncio.sleep, 10)
         except TimeoutError:
             await flow.step("next", double, 1)
@@ -238,7 +238,7 @@ async def test_a_timeout_around_a_step_is_refused() -> None:
 
     async def ends(flow: Flow) -> str:
         try:
-            async with asyncio.timeout(0.01):
+            async with asyncio.timeout(0.2):
                 await flow.gather(flow.step("slow", asyncio.sleep, 10))
         except TimeoutError:
             return "timed out"

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SNIPPET = """
 from holdfast import Context, Snooze, TxContext
 from holdfast.flow.flow import Flow
@@ -57,6 +59,7 @@ async def code(flow: Flow) -> None:
 """
 
 
+@pytest.mark.timeout(300)
 def test_a_type_checker_sees_the_results_of_steps(tmp_path: Path) -> None:
     file = tmp_path / "user.py"
     file.write_text(SNIPPET)

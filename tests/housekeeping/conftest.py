@@ -7,6 +7,7 @@ import pytest
 from tests.support.pooler import database_at
 from tests.support.workers import Inbox
 
+from holdfast.housekeeping import loop
 from holdfast.housekeeping.loop import Housekeeper
 
 AT_ONCE = 0.001
@@ -17,8 +18,12 @@ Keep = Callable[..., Housekeeper]
 
 
 @pytest.fixture
-async def keep(inbox: Inbox) -> AsyncIterator[Keep]:
-    """Makes housekeepers: each at once, and without a grace period unless told otherwise."""
+async def keep(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Keep]:
+    """Makes housekeepers: each at once, and without a grace period unless told otherwise.
+
+    A round ends what there is, however long a busy machine takes for it.
+    """
+    monkeypatch.setattr(loop, "SLICE", 60.0)
     made = []
 
     def make(interval: float = AT_ONCE, grace: float = 0, *rest: Any, **more: Any) -> Housekeeper:

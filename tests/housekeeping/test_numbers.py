@@ -1,5 +1,6 @@
 """The numbers: gauges that are measured and stored, and what attempts did, by the minute."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -215,22 +216,33 @@ async def test_without_a_worker_that_measures_the_numbers_are_measured_now(
     assert now.queues[0].unclaimable == {"t": Count(1)}
 
 
-def minute(inbox: Inbox, ago: str, **columns: Any) -> None:
-    values = {"queue": "mail", "kind": "send", **columns}
-    names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
-    inbox.rows(
-        f"insert into holdfast.minutes (at, {names}) values (date_trunc('minute', now() - %s::interval), {marks})",
-        ago, *values.values(),
-    )  # fmt: skip
+Minute = Callable[..., None]
 
 
-async def test_what_attempts_did_lately(inbox: Inbox, one: Session) -> None:
-    minute(inbox, "1 minute", started=10, completed=6, retried=2, dead=1, run=[0, 4, 4], run_sum=0.1)
-    minute(inbox, "2 minutes", started=10, completed=10, run=[2], run_sum=0.1)
-    minute(inbox, "2 minutes", kind="other", queue="slow", started=5, completed=5)
-    minute(inbox, "2 minutes", kind="", depth=7, claim_age=3.5)
-    minute(inbox, "2 minutes", queue="", kind="", lease_losses=3, depth=0)
-    minute(inbox, "1 hour", started=1000, dead=1000)
+@pytest.fixture
+def minute(inbox: Inbox) -> Minute:
+    """Stores a minute of so long ago. All of a test count from one instant: the next minute may begin any time."""
+    now = inbox.one("select now()")
+
+    def store(ago: str, **columns: Any) -> None:
+        values = {"queue": "mail", "kind": "send", **columns}
+        names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
+        inbox.rows(
+            f"insert into holdfast.minutes (at, {names})"
+            f" values (date_trunc('minute', %s::timestamptz - %s::interval), {marks})",
+            now, ago, *values.values(),
+        )  # fmt: skip
+
+    return store
+
+
+async def test_what_attempts_did_lately(one: Session, minute: Minute) -> None:
+    minute("1 minute", started=10, completed=6, retried=2, dead=1, run=[0, 4, 4], run_sum=0.1)
+    minute("2 minutes", started=10, completed=10, run=[2], run_sum=0.1)
+    minute("2 minutes", kind="other", queue="slow", started=5, completed=5)
+    minute("2 minutes", kind="", depth=7, claim_age=3.5)
+    minute("2 minutes", queue="", kind="", lease_losses=3, depth=0)
+    minute("1 hour", started=1000, dead=1000)
     now = await numbers.current(one)
     assert (now.attempts.started, now.attempts.ended, now.attempts.lease_losses) == (25, 24, 3)
     assert now.retry_rate == 3 / 25
@@ -243,13 +255,13 @@ async def test_what_attempts_did_lately(inbox: Inbox, one: Session) -> None:
     assert slow is not None and slow.attempts.started == 5
 
 
-async def test_history_in_steps_by_queue_and_by_kind(inbox: Inbox, one: Session) -> None:
+async def test_history_in_steps_by_queue_and_by_kind(one: Session, minute: Minute) -> None:
     for ago in range(1, 6):
-        minute(inbox, f"{ago} minutes", started=ago, pickup=[ago], pickup_sum=ago)
-        minute(inbox, f"{ago} minutes", kind="other", started=100)
-        minute(inbox, f"{ago} minutes", kind="", depth=ago, claim_age=ago)
-        minute(inbox, f"{ago} minutes", queue="slow", kind="", depth=10, claim_age=0.5)
-        minute(inbox, f"{ago} minutes", queue="", kind="", depth=0)
+        minute(f"{ago} minutes", started=ago, pickup=[ago], pickup_sum=ago)
+        minute(f"{ago} minutes", kind="other", started=100)
+        minute(f"{ago} minutes", kind="", depth=ago, claim_age=ago)
+        minute(f"{ago} minutes", queue="slow", kind="", depth=10, claim_age=0.5)
+        minute(f"{ago} minutes", queue="", kind="", depth=0)
     points = await numbers.history(one, 10)
     assert [point.attempts.started for point in points] == [105, 104, 103, 102, 101]
     assert [point.depth for point in points] == [15, 14, 13, 12, 11]
@@ -264,16 +276,16 @@ async def test_history_in_steps_by_queue_and_by_kind(inbox: Inbox, one: Session)
     assert sum(point.attempts.started for point in await numbers.history(one, 60 * 24 * 14)) == 515
 
 
-async def test_minutes_become_ten_minutes_and_are_forgotten(inbox: Inbox, one: Session, house: Housekeeper) -> None:
+async def test_minutes_become_ten_minutes_and_are_forgotten(inbox: Inbox, house: Housekeeper, minute: Minute) -> None:
+    began = inbox.one("select date_bin('10 minutes', now() - interval '3 days', '1970-01-01Z')")
     for n in range(25):
         inbox.rows(
             "insert into holdfast.minutes (at, queue, kind, started, run, run_sum, depth) values"
-            " (date_bin('10 minutes', now() - interval '3 days', '1970-01-01Z') + make_interval(mins => %s),"
-            " 'mail', 'send', 1, %s, 0.5, %s)",
-            n, [1] * (n % 3), n,
+            " (%s::timestamptz + make_interval(mins => %s), 'mail', 'send', 1, %s, 0.5, %s)",
+            began, n, [1] * (n % 3), n,
         )  # fmt: skip
-    minute(inbox, "1 day", started=7)
-    minute(inbox, "15 days", started=1000)
+    minute("1 day", started=7)
+    minute("15 days", started=1000)
     await house.round()
     rows = inbox.rows(
         "select started, run, run_sum, depth from holdfast.minutes"

@@ -1,7 +1,6 @@
 """Whose turn a chore is, how long a run of it goes on, and when it is too soon to take anything from anyone."""
 
 import asyncio
-import time
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -13,6 +12,7 @@ from tests.housekeeping.conftest import AT_ONCE, HOUR, Keep
 from tests.housekeeping.rows import claimed, count, many_claimed
 from tests.support.inbox import until, until_waiting
 from tests.support.pooler import database_at, direct
+from tests.support.waiting import PATIENCE
 from tests.support.workers import Inbox
 
 from holdfast.db.database import Database
@@ -160,7 +160,7 @@ async def endless(turn: Turn) -> Done:
 async def test_a_run_without_end_lets_the_others_have_their_turn_and_goes_on(
     keep: Keep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "SLICE", 0.05)
+    monkeypatch.setattr(loop, "SLICE", 1.0)
     house = keep(HOUR, 0, [Chore("endless", 0, endless), Chore("other", 0, nothing)])
     first = await house.round()
     assert first["endless"] > 1 and first["other"] == 0
@@ -234,11 +234,11 @@ async def test_no_sweep_soon_after_a_connect_or_a_server_start(inbox: Inbox, kee
 async def test_no_sweep_soon_after_an_answer_that_was_held_up(inbox: Inbox, keep: Keep) -> None:
     # So a pooler hides an outage from us: no connection breaks, and the answer comes when the server is back.
     id = claimed(inbox)
-    house = keep(AT_ONCE, 0.5)
+    house = keep(AT_ONCE, 2)
     async with await psycopg.AsyncConnection.connect(direct(inbox.url)) as outage:
         await outage.execute("lock table holdfast.chores")
         round = asyncio.create_task(house.round())
-        await asyncio.sleep(0.7)  # the outage itself: longer than the grace
+        await asyncio.sleep(2.3)  # the outage itself: longer than the grace
         assert not round.done()
     assert "sweep" not in await round
     assert inbox.status(id) == "processing"
@@ -260,14 +260,14 @@ async def test_no_sweep_by_a_turn_that_was_held_up(inbox: Inbox, keep: Keep) -> 
             await watching.close()
             return Done(0)
 
-        house = keep(AT_ONCE, 0.5, [Chore("before", 0, outage_follows), Chore("sweep", 0, sweep, recovers=True)])
+        house = keep(AT_ONCE, 2, [Chore("before", 0, outage_follows), Chore("sweep", 0, sweep, recovers=True)])
         await house._connect()
-        await asyncio.sleep(0.6)  # past the grace of the connect
+        house._back_at -= 2  # past the grace of the connect
         round = asyncio.create_task(house.round())
         while not locking:
             await asyncio.sleep(0.01)
         await locking[0]
-        await asyncio.sleep(0.7)  # the outage itself: longer than the grace
+        await asyncio.sleep(2.3)  # the outage itself: longer than the grace
         assert not round.done()
     assert await round == {"before": 0}
     assert inbox.status(id) == "processing"
@@ -298,7 +298,7 @@ async def test_sweeps_run_although_something_cuts_the_idle_connection(
     id = claimed(inbox)
     running = asyncio.create_task(keep(interval, grace).run())
     try:
-        async with asyncio.timeout(2 * (interval + grace) + 5):
+        async with asyncio.timeout(2 * (interval + grace) + PATIENCE):
             while inbox.status(id) == "processing":
                 await asyncio.sleep(0.05)
     finally:
@@ -314,10 +314,14 @@ async def cut(inbox: Inbox, house: Any) -> None:
         await asyncio.sleep(0.001)
 
 
-async def ready(inbox: Inbox, keep: Keep, grace: float = 1.0) -> tuple[Any, UUID]:
-    """A housekeeper past its grace period that would sweep a row now."""
-    house = keep(AT_ONCE, grace)
-    while "sweep" not in await house.round():
+async def ready(inbox: Inbox, keep: Keep, grace: float = 5.0) -> tuple[Any, UUID]:
+    """A housekeeper past its grace period that would sweep a row now. The period is long, so that a busy machine does
+    not get past it once more, and this one has been connected for longer."""
+    house = keep()
+    await house.round()
+    house._grace = grace
+    house._back_at -= 2 * grace
+    while "sweep" not in await house.round():  # the server may have been started just now
         await asyncio.sleep(0.02)
     return house, claimed(inbox)
 
@@ -355,13 +359,13 @@ async def test_after_a_long_time_without_an_answer_keepers_come_first(inbox: Inb
     """The server may have been away for most of it, and every lease be out."""
     house, _ = await ready(inbox, keep)
     await cut(inbox, house)
-    house._answered_at -= 1.6
+    house._answered_at -= 1.6 * house._grace
     assert "sweep" not in await house.round()
 
 
 async def test_on_another_server_keepers_come_first(inbox: Inbox, keep: Keep) -> None:
     """After a failover that a pooler, or luck, hid from us: it may have been up for long."""
-    house, _ = await ready(inbox, keep)
+    house, _ = await ready(inbox, keep, 2.0)
     house._server = datetime(2020, 1, 1, tzinfo=UTC)
     assert "sweep" not in await house.round()
     while "sweep" not in await house.round():
@@ -381,12 +385,10 @@ async def test_what_is_left_is_done_without_waiting_for_the_next_interval(
         " select n::text, gen_random_uuid(), '', now() - interval '1 s' from generate_series(1, 1000) n"
     )
     running = asyncio.create_task(keep(HOUR).run())
-    began = time.monotonic()
     watching = await asyncpg.connect(direct(inbox.url))
     try:
-        await until(watching, "select not exists (select from holdfast.dedupe)", seconds=10)
+        await until(watching, "select not exists (select from holdfast.dedupe)")
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await watching.close()
-    assert time.monotonic() - began < 10

@@ -82,7 +82,7 @@ async def test_priority_is_ignored_within_a_key(one: Session) -> None:
 async def test_a_failed_head_holds_its_key_until_it_succeeds(one: Session) -> None:
     head, following = await add(one, 2)
     (claim,) = await one.claim_guarded()
-    await end(one, claim, AttemptFailed("Boom", ""))
+    await end(one, claim, AttemptFailed("Boom", "", delay=30))
     assert await one.claim_guarded(vacated=[KEY]) == []
     assert await statuses(one, [head, following]) == ["pending", "blocked"]
     await move_clock(one.connection, 60)
@@ -103,7 +103,7 @@ async def test_a_dead_head_lets_go_of_its_key(one: Session) -> None:
 async def test_a_head_that_waits_is_skipped_when_asked_for_and_comes_first_when_it_is_due(one: Session) -> None:
     head, second, third = await add(one, 3, skips=True)
     (claim,) = await one.claim_guarded()
-    await end(one, claim, AttemptFailed("Boom", ""))
+    await end(one, claim, AttemptFailed("Boom", "", delay=30))
     (claim,) = await one.claim_guarded(vacated=[KEY])
     assert claim.id == second
     await move_clock(one.connection, 60)
@@ -157,7 +157,7 @@ async def test_a_row_that_committed_late_waits_for_the_one_that_runs_and_is_next
     (third,) = await add(one)
     assert await one.claim_guarded() == []
     assert await statuses(one, [early, third]) == ["blocked", "blocked"]
-    await end(one, claim, AttemptFailed("Boom", ""))  # back to pending: now the early one is the head
+    await end(one, claim, AttemptFailed("Boom", "", delay=30))  # back to pending: now the early one is the head
     (claim,) = await one.claim_guarded(vacated=[KEY])
     assert claim.id == early
     await end(one, claim, Completed())

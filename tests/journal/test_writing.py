@@ -70,6 +70,7 @@ async def test_notes_wait_for_the_server_and_others_do_not_wait_for_notes(inbox:
     running = asyncio.create_task(writer.run())
     await until(lambda: len(journal(inbox)) == 1)
     running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
     assert len(notes) == 0
 
 

@@ -32,7 +32,7 @@ def value(where: str, start: str) -> float:
 def test_what_a_killed_process_had_counted_is_kept_and_reaches_the_minutes_once(fleet: Fleet) -> None:
     where = f"127.0.0.1:{free_port()}"
     fleet.inbox.prepare()
-    worker = fleet.start(options=["--metrics", where, "--heartbeat", "0.2"])
+    worker = fleet.start(lease=15, options=["--metrics", where, "--heartbeat", "0.2"])
     wait_until(lambda: page(where, "/readyz")[0] == 200)
     fleet.inbox.wait(fleet.inbox.enqueue_many("quick", 20))
     wait_until(lambda: value(where, ENDED) == 20)

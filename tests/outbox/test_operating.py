@@ -16,7 +16,7 @@ from holdfast import Holdfast, InvalidInput, NotFound
 from holdfast.cli import cli
 from holdfast.model.event import Delivered, Refused
 
-FAST: dict[str, Any] = {"lease": 2, "housekeeping": 0.2, "poll": 0.05}
+FAST: dict[str, Any] = {"lease": 30, "housekeeping": 0.2, "poll": 0.05}
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Publish: an event and its deliveries commit with the caller's work, or not at all."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -42,7 +42,8 @@ async def test_an_event_is_stored_once_with_a_delivery_for_each_route(hf: Holdfa
     assert {row["event"] for row in (billing, bus)} == {made.id}
     (row,) = inbox.rows("select * from holdfast.inbox where queue = 'out.bus'")
     assert (row["ordered"], row["max_attempts"], row["partition_key"]) == (True, 7, "order:1")
-    assert row["payload"] == {"type": "@deliver", "event": str(made.id), "on": f"{datetime.now(UTC):%Y-%m-%d}"}
+    day = event["published_at"].astimezone(UTC).date()
+    assert row["payload"] == {"type": "@deliver", "event": str(made.id), "on": day.isoformat()}
 
 
 async def test_an_event_without_a_route_is_kept(hf: Holdfast, inbox: Inbox) -> None:

@@ -24,7 +24,7 @@ from holdfast.worker.relay import relay
 from holdfast.worker.relay.connection import Connection
 from holdfast.worker.settings import WorkerSettings
 
-FAST: dict[str, Any] = {"lease": 2, "housekeeping": 0.2, "poll": 0.05}
+FAST: dict[str, Any] = {"lease": 30, "housekeeping": 0.2, "poll": 0.05}
 AT_ONCE = Backoff(base=0.01, cap=0.01, jitter=0)
 
 
@@ -218,7 +218,7 @@ async def test_a_drain_lets_what_is_in_flight_arrive_and_hands_back_the_rest(
     async with hf.worker(**FAST):
         await until(lambda: inbox.one("select count(*) from holdfast.inbox where status = 'processing'") == 100)
         await until(lambda: sink.sending > 0)
-        asyncio.get_running_loop().call_later(0.3, sink.gate.set)
+        asyncio.get_running_loop().call_later(1, sink.gate.set)
     assert len(sink.messages) == 10
     assert statuses(inbox) == {"completed": 10, "pending": 90}
     assert inbox.one("select max(attempts) from holdfast.inbox") == 0
@@ -345,6 +345,7 @@ async def test_the_first_event_after_a_quiet_time_is_sent_at_once(hf: Holdfast, 
             await job.enqueue()
             await publish(hf, range(1))
             await asyncio.sleep(0.6)
+        await until(lambda: statuses(inbox) == {"completed": 3})
     lags = [row["lag"].total_seconds() for row in inbox.rows("select lag from holdfast.outbox")]
     assert len(lags) == 3
     assert max(lags) < 10, lags
@@ -354,35 +355,36 @@ async def test_the_first_event_after_a_quiet_time_is_sent_at_once(hf: Holdfast, 
 
 
 @pytest.fixture
-def slow_claims(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers to claims of routes take a while."""
-    claim = Claimer.claim
+def answers(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Answers to claims of routes come when this is set, and then they take a while."""
+    claim, answers = Claimer.claim, asyncio.Event()
 
     async def answer_late(self: Claimer, limit: int) -> Any:
         batch = await claim(self, limit)
         if batch.claims and "out.bus" in self._queues:
+            await answers.wait()
             await asyncio.sleep(0.3)
         return batch
 
     monkeypatch.setattr(Claimer, "claim", answer_late)
+    return answers
 
 
-@pytest.mark.usefixtures("slow_claims")
 async def test_a_claim_that_is_answered_after_the_drain_began_is_handed_back(
-    hf: Holdfast, inbox: Inbox, sink: Sink
+    hf: Holdfast, inbox: Inbox, sink: Sink, answers: asyncio.Event
 ) -> None:
     hf.relay("order.*", to=sink, name="bus")
     await publish(hf, range(20))
     async with hf.worker(**FAST, drain=60):
         await until(lambda: inbox.one("select count(*) from holdfast.inbox where status = 'processing'") == 20)
+        answers.set()
         began = time.monotonic()
     assert time.monotonic() - began < 30, "it does not wait for what it never sends"
     assert statuses(inbox) == {"pending": 20}
 
 
-@pytest.mark.usefixtures("slow_claims")
 async def test_a_claim_that_is_answered_when_the_destination_is_away_is_left_to_others(
-    hf: Holdfast, inbox: Inbox, sink: Sink
+    hf: Holdfast, inbox: Inbox, sink: Sink, answers: asyncio.Event
 ) -> None:
     hf.relay("order.*", to=sink, name="bus")
     sink.parallel = 1
@@ -391,6 +393,7 @@ async def test_a_claim_that_is_answered_when_the_destination_is_away_is_left_to_
         await publish(hf, range(1))
         await until(lambda: inbox.one("select count(*) from holdfast.inbox where status = 'processing'") == 1)
         sink.away = True
+        answers.set()
         await publish(hf, range(1, 9))
         await until(lambda: inbox.one("select count(*) from holdfast.inbox where status = 'processing'") == 0)
         sink.away = False

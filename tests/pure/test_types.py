@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SNIPPET = """
 from typing import Any
 
@@ -156,6 +158,7 @@ def more(payload: dict[str, Any]) -> dict[str, Any]:
 """
 
 
+@pytest.mark.timeout(300)
 def test_a_type_checker_sees_what_the_documentation_says(tmp_path: Path) -> None:
     file = tmp_path / "user.py"
     file.write_text(SNIPPET)

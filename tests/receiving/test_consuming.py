@@ -55,9 +55,11 @@ def stream(redis_server: RedisServer) -> Stream:
 
 
 @asynccontextmanager
-async def pumping(hf: Holdfast, name: str | None = None) -> AsyncIterator[Consuming]:
+async def pumping(
+    hf: Holdfast, name: str | None = None, deadline: float = 10, lease: float = 10
+) -> AsyncIterator[Consuming]:
     worker = served(hf)
-    consuming = Consuming(worker.database, worker.consumers, name or fresh("w"), deadline=1, lease=1)
+    consuming = Consuming(worker.database, worker.consumers, name or fresh("w"), deadline=deadline, lease=lease)
     consuming.start()
     try:
         yield consuming
@@ -73,7 +75,7 @@ def ids(inbox: Inbox) -> list[str]:
 
 
 async def count(inbox: Inbox, number: int) -> None:
-    await until(lambda: inbox.one("select count(*) from holdfast.jobs") >= number)
+    await until(lambda: inbox.one("select count(*) from holdfast.jobs") >= number, 60)
 
 
 def consumer_of(hf: Holdfast) -> GroupConsumer:
@@ -85,8 +87,9 @@ def consumer_of(hf: Holdfast) -> GroupConsumer:
 async def test_messages_become_jobs_in_their_order(inbox: Inbox, stream: Stream) -> None:
     hf = application(inbox.url, stream.url, stream.name)
     await stream.add(*(fields(f"e{n}", partitionkey=f"k{n % 7}") for n in range(1000)))
-    async with pumping(hf) as consuming:
-        await until(lambda: consuming.received == 1000)
+    async with pumping(hf):
+        await count(inbox, 1000)
+        await _until_acknowledged(stream)
     assert ids(inbox) == [f"e{n}" for n in range(1000)]
     assert await stream.unacknowledged() == 0
 
@@ -95,7 +98,8 @@ async def test_redeliveries_and_what_cannot_be_read(inbox: Inbox, stream: Stream
     hf = application(inbox.url, stream.url, stream.name)
     await stream.add(*[fields("e1")] * 5, {"data": "no event"}, fields("e2", "{"), fields("e3", type="order.lost"))
     async with pumping(hf) as consuming:
-        await until(lambda: consuming.received == 8)
+        await until(lambda: consuming.received >= 8)
+        await _until_acknowledged(stream)
     found = inbox.rows("select kind, count(*) as number from holdfast.inbox group by kind order by kind")
     assert [(row["kind"], row["number"]) for row in found] == [
         ("@unreadable", 2), ("shop/order.lost", 1), ("shop/order.paid", 1),
@@ -160,7 +164,7 @@ async def test_without_a_database_nothing_is_fetched(
         consumer = consumer_of(hf)
         await stream.add(fields("e1"))
         with caplog.at_level(logging.INFO, "holdfast.receiving"):
-            async with pumping(hf):
+            async with pumping(hf, deadline=2):
                 await count(inbox, 1)
                 proxy.silence(refuse=True)
                 await stream.add(fields("e2"))
@@ -203,7 +207,7 @@ async def test_an_error_of_a_consumer_does_not_end_the_worker(
     consumer.acknowledge = troubled  # type: ignore[method-assign]
     await stream.add(*(fields(f"e{n}") for n in range(10)))
     async with pumping(hf) as consuming:
-        await until(lambda: consuming.received == 10)
+        await until(lambda: consuming.received >= 10)
     assert sorted(ids(inbox)) == sorted(f"e{n}" for n in range(10))
     lines = [
         record for record in caplog.records if record.name == "holdfast.receiving" and record.levelno > logging.INFO
@@ -272,7 +276,7 @@ async def test_killed_here_nothing_is_lost_and_nothing_is_there_twice(
     first = start(inbox, stream, log, f"{point}=kill@{marker}")
     second: subprocess.Popen[bytes] | None = None
     try:
-        assert await asyncio.to_thread(first.wait, 25) == -signal.SIGKILL, log.read_text()
+        assert await asyncio.to_thread(first.wait, 60) == -signal.SIGKILL, log.read_text()
         assert marker.exists()
         stored = len(ids(inbox))
         assert stored == (0 if point == "receive.before" else 100)
@@ -281,7 +285,7 @@ async def test_killed_here_nothing_is_lost_and_nothing_is_there_twice(
         await count(inbox, 300)
         await _until_acknowledged(stream)
         second.terminate()
-        assert await asyncio.to_thread(second.wait, 25) == 0, log.read_text()
+        assert await asyncio.to_thread(second.wait, 60) == 0, log.read_text()
     finally:
         for process in (first, second):
             if process is not None and process.poll() is None:
@@ -291,7 +295,7 @@ async def test_killed_here_nothing_is_lost_and_nothing_is_there_twice(
 
 
 async def _until_acknowledged(stream: Stream) -> None:
-    async with asyncio.timeout(25):
+    async with asyncio.timeout(60):
         while await stream.unacknowledged():
             await asyncio.sleep(0.02)
 
@@ -354,7 +358,7 @@ def test_a_receiver_killed_here_and_a_sender_that_tries_again(inbox: Inbox, tmp_
         finally:
             if not probes:
                 process.terminate()
-            process.wait(25)
+            process.wait(60)
             if process.stdout is not None:
                 process.stdout.close()
         if probes:
@@ -409,7 +413,7 @@ async def test_what_a_holder_that_was_taken_over_has_fetched_is_not_stored(inbox
     async def fetch_and_stand_still() -> Any:
         messages = await fetch()
         if messages and not taken.is_set():
-            inbox.rows("update holdfast.consumers set holder = 'other', generation = 9, expires_at = now() + '2 s'")
+            inbox.rows("update holdfast.consumers set holder = 'other', generation = 9, expires_at = now() + '5 s'")
             taken.set()
         return messages
 

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.support.inbox import Session
+from tests.support.waiting import wait_until
 from tests.support.workers import Inbox
 
 from holdfast import Fail, Holdfast, InvalidInput, JobFailed, NotFound, Unreachable
@@ -88,8 +89,8 @@ async def test_a_wait_has_a_limit_and_goes_without_a_trace(app: Holdfast) -> Non
         await waiting
     (results,) = [app._calls._results[asyncio.get_running_loop()]]
     assert results._waits == {}
-    await asyncio.sleep(2 * LONGEST)
-    assert results._polling is None, "nothing polls when nothing waits"
+    while results._polling is not None:  # nothing polls when nothing waits
+        await asyncio.sleep(LONGEST)
 
 
 async def test_a_job_that_is_not_there(app: Holdfast, one: Session) -> None:
@@ -115,11 +116,17 @@ async def test_close_ends_waits(app: Holdfast) -> None:
 
 def test_ctrl_c_ends_a_synchronous_wait(app: Holdfast) -> None:
     job = app.tasks["nothing"].enqueue_sync()
-    threading.Timer(0.3, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)).start()
+
+    def interrupt() -> None:
+        wait_until(lambda: any(results._waits for results in list(app._calls._results.values())))
+        time.sleep(0.1)  # it waits for the event loop by now
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            job.result_sync(timeout=30)
+            threading.Thread(target=interrupt).start()
+            job.result_sync(timeout=60)
     finally:
         signal.signal(signal.SIGINT, before)
     began = time.monotonic()
@@ -169,24 +176,27 @@ async def test_one_statement_asks_for_all_of_them() -> None:
 
 
 async def test_the_interval_grows_and_a_new_wait_starts_it_over() -> None:
-    desk = Desk()
-    results = Results(desk)
-    first = asyncio.create_task(results.wait(uuid4(), None))
-    await asyncio.sleep(1.2)
-    times = desk.polls()
-    gaps = [after - before for before, after in itertools.pairwise(times)]
-    assert gaps[0] < 0.1
-    assert 0.2 < gaps[-1] < 0.6
-    assert len(times) < 14
-    desk.asked.clear()
-    began = asyncio.get_running_loop().time()
-    second = asyncio.create_task(results.wait(uuid4(), None))
-    await asyncio.sleep(0.1)
-    assert desk.polls()[0] - began < 0.09
-    assert len(desk.polls()) >= 2
-    for wait in (first, second):
-        wait.cancel()
-    await asyncio.gather(first, second, return_exceptions=True)
+    """A busy machine is late at times, but not always."""
+    for _ in range(20):
+        desk = Desk()
+        results = Results(desk)
+        first = asyncio.create_task(results.wait(uuid4(), None))
+        await asyncio.sleep(1.2)
+        times = desk.polls()
+        gaps = [after - before for before, after in itertools.pairwise(times)]
+        assert len(times) < 14
+        desk.asked.clear()
+        began = asyncio.get_running_loop().time()
+        second = asyncio.create_task(results.wait(uuid4(), None))
+        await asyncio.sleep(0.1)
+        again = desk.polls()
+        for wait in (first, second):
+            wait.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        in_time = gaps and gaps[0] < 0.1 and 0.2 < gaps[-1] < 0.6
+        if in_time and len(again) >= 2 and again[0] - began < 0.09:
+            return
+    raise AssertionError(f"{gaps}; again after {again[0] - began if again else None} s")
 
 
 @pytest.mark.parametrize(

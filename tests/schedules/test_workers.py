@@ -23,8 +23,8 @@ def test_workers_killed_before_and_after_they_fire_leave_no_slot_out_and_none_tw
     killed = [
         fleet.launch(app=app, probes=f"schedule.{which}=kill@{tmp_path / which}") for which in ("before", "after")
     ]
-    wait_until(before.exists)
-    wait_until(after.exists)
+    wait_until(before.exists, 60)
+    wait_until(after.exists, 60)
     for worker in killed:
         worker.wait()
     # Now the fleet has stopped, in the middle of its slots. Another one starts.
@@ -71,5 +71,6 @@ async def test_a_slot_is_fired_within_moments(inbox: Inbox, hf: Holdfast) -> Non
     )
     async with hf.worker(poll="1s"):
         await until(lambda: len(inbox.rows(late)) >= 4)
-    found = sorted(row["late"] for row in inbox.rows(late))
-    assert 0 <= found[0] < 0.5, f"{found}: a busy machine is late at times, but not always"
+        # A busy machine is late at times, but not always.
+        await until(lambda: any(row["late"] < 0.5 for row in inbox.rows(late)), 60)
+    assert min(row["late"] for row in inbox.rows(late)) >= 0

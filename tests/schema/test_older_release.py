@@ -106,7 +106,7 @@ def worker(site: Path, tmp_path: Path, url: str) -> Iterator["subprocess.Popen[b
             env=environment(site, tmp_path, url), cwd=tmp_path, stdout=output, stderr=output,
         )  # fmt: skip
         try:
-            wait_until(lambda: " started: queues" in log.read_text())
+            wait_until(lambda: " started: queues" in log.read_text(), 60)
             yield process
         finally:
             process.terminate()
@@ -117,6 +117,7 @@ def produce(site: Path, tmp_path: Path, url: str) -> None:
     subprocess.run([sys.executable, "-c", PRODUCER], env=environment(site, tmp_path, url), cwd=tmp_path, check=True)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", ["a worker that runs on", "a worker that starts after it"])
 def test_a_worker_and_a_producer_of_this_release_on_the_next_schema(
     wheel: Path, newer: Path, database_url: str, tmp_path: Path, first: str
@@ -141,9 +142,9 @@ def test_a_worker_and_a_producer_of_this_release_on_the_next_schema(
             checked = command(site, tmp_path, database_url, *arguments)
             assert checked.returncode == 0, checked.stdout + checked.stderr
         produce(wheel, tmp_path, database_url)
-        wait_until(lambda: done() == JOBS)
+        wait_until(lambda: done() == JOBS, 60)
     with worker(newer, tmp_path, database_url):  # the rest of the fleet follows
         inbox.rows("delete from holdfast.archive; delete from holdfast.dedupe")
         produce(wheel, tmp_path, database_url)
-        wait_until(lambda: done() == JOBS)
+        wait_until(lambda: done() == JOBS, 60)
     assert inbox.one("select count(*) from holdfast.inbox") == 0

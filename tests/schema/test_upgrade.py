@@ -106,7 +106,7 @@ async def test_rows_of_every_status_stay_as_they_are_and_come_to_their_end(datab
         rows = inbox.rows(live)
         return {row["n"]: row["status"] for row in rows}
 
-    async with hf.worker(poll="20ms", housekeeping="100ms", lease="2s"):
+    async with hf.worker(poll="20ms", housekeeping="100ms", lease="9s"):
         await until(lambda: status() == AFTER)
         again = await note.options(idempotency_key="idempotency 1").enqueue(n=1)
         assert again.existed, "its key is remembered through the upgrade"

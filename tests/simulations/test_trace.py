@@ -16,7 +16,7 @@ from holdfast.model.rules import rules
 
 pytestmark = [pytest.mark.faults, pytest.mark.direct, needs_node]
 
-LEASE = 1.5
+LEASE = 3.0
 RECORD = """
     create table trace (n bigserial, id uuid, statement text, before jsonb, after jsonb,
                         at timestamptz not null default clock_timestamp());

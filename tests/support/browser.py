@@ -20,7 +20,7 @@ from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_p
 T = TypeVar("T")
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions", "--no-first-run"]
-PATIENCE = 20_000
+PATIENCE = 40_000
 """Milliseconds that a page may take for what a test waits for."""
 
 

@@ -185,7 +185,7 @@ async def test_after_close_the_database_can_be_dropped(postgres: Server, own_dat
     await asyncio.to_thread(plain.enqueue_sync)
     assert len(await asyncio.to_thread(drain_sync, hf)) == 1
     async with hf.worker():
-        await (await plain.enqueue()).result(timeout="10s")
+        await (await plain.enqueue()).result(timeout="60s")
     await hf.close()
     admin(postgres, "drop database {0}", own_database)
 
@@ -288,7 +288,7 @@ print("dropped")
 def test_with_connections_of_django(postgres: Server, own_database: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DJANGO, at(postgres, own_database), postgres.url],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=110,
     )  # fmt: skip
     assert done.stdout == "dropped\n", done.stderr
 

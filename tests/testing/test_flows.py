@@ -240,7 +240,7 @@ async def test_a_child_with_a_transaction(hf: Holdfast) -> None:
 
     instance = await waits.start()
     await drain(hf)
-    assert await instance.result(timeout=1) == 8
+    assert await instance.result(timeout=30) == 8
 
 
 async def test_an_instance_that_is_not_parked(hf: Holdfast) -> None:

@@ -58,7 +58,7 @@ class NatsBench:
         return Nats(self.server.url, **{"subject": f"{self.name}.{{type}}", **options})
 
     def consumer(self, **options: Any) -> NatsConsumer:
-        return NatsConsumer(self.server.url, self.name, "books", **{"ack_wait": 0.5, **options})
+        return NatsConsumer(self.server.url, self.name, "books", **{"ack_wait": 1.5, **options})
 
     def refused(self, message: Message) -> Message:
         return msgspec.structs.replace(message, type="nowhere")
@@ -97,7 +97,7 @@ class RedisBench:
         return RedisStreams(self.server.url, **{"stream": f"{self.name}.{{type}}", **options})
 
     def consumer(self, **options: Any) -> RedisConsumer:
-        return RedisConsumer(self.server.url, f"{self.name}.order.paid", "books", **{"claim_after": 0.5, **options})
+        return RedisConsumer(self.server.url, f"{self.name}.order.paid", "books", **{"claim_after": 1.5, **options})
 
     def refused(self, message: Message) -> Message:
         return msgspec.structs.replace(message, type="nowhere")

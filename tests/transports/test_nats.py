@@ -12,6 +12,7 @@ from tests.transports.test_brokers import fetch, send
 
 from holdfast.transports import Away, Delivered
 from holdfast.transports.cloudevents import STRUCTURED, read, structured
+from holdfast.transports.consuming import Incoming
 from holdfast.transports.nats import Nats, NatsConsumer
 
 
@@ -188,11 +189,16 @@ async def test_what_another_fetched_comes_before_what_is_newer(on_nats: NatsBenc
     await send(on_nats.sender(), *batch)
     first = on_nats.consumer(ack_wait=1)
     await first.open()
-    assert len(await first.fetch()) == 100
+    assert len(await fetch(first, 100)) == 100
     await first.close()
     second = on_nats.consumer()
     await second.open()
-    found = await fetch(second, 150)
+    found: list[Incoming] = []
+    async with asyncio.timeout(60):
+        while len(found) < 150:
+            got = await second.fetch()
+            await second.acknowledge(got)
+            found += got
     await second.close()
     assert [incoming.body for incoming in found] == [one.data for one in batch]
 
@@ -219,12 +225,14 @@ async def test_a_consumer_that_was_closed_in_order_leaves_nothing_to_wait_for(on
     await send(on_nats.sender(), two := message(2))
     await consumer.close()
     await consumer.open()
-    async with asyncio.timeout(30):
-        assert [incoming.body for incoming in await consumer.fetch()] == [two.data]
+    assert [incoming.body for incoming in await fetch(consumer, 1, seconds=30)] == [two.data]
     await consumer.close()
 
 
-async def test_an_interrupted_fetch_is_not_continued_by_the_next(on_nats: NatsBench) -> None:
+async def test_an_interrupted_fetch_is_not_continued_by_the_next(
+    on_nats: NatsBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.transports.nats.FIRST", 60)
     consumer = on_nats.consumer()
     await consumer.open()
     fetching = asyncio.create_task(consumer.fetch())
@@ -244,7 +252,7 @@ async def test_a_consumer_with_too_much_unacknowledged_waits(on_nats: NatsBench)
     await send(on_nats.sender(), *(message(number) for number in range(5)))
     consumer = on_nats.consumer()
     await consumer.open()
-    found = await consumer.fetch()
+    found = await fetch(consumer, 3)
     assert len(found) == 3
     assert await consumer.fetch() == []
     await consumer.acknowledge(found)

@@ -99,7 +99,7 @@ async def test_what_a_consumer_of_another_name_left_is_claimed(on_redis: RedisBe
     await gone.open()
     assert len(await fetch(gone, 1)) == 1
     await gone.close()
-    consumer = on_redis.consumer(name="here")
+    consumer = on_redis.consumer(name="here", claim_after=3)
     await consumer.open()
     assert await consumer.fetch() == []
     [found] = await fetch(consumer, 1)

@@ -45,10 +45,14 @@ async def serving(behave: Behaviour | None = None, host: str = "127.0.0.1", tls:
     """A server that behaves this way; by default it answers 204."""
     server = Server(0, host, "https" if tls else "http")
     now = 0
+    running: set[asyncio.Task[None]] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal now
         server.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        running.add(task)
         try:
             while (request := await _read(reader)) is not None:
                 server.requests.append(request)
@@ -61,8 +65,8 @@ async def serving(behave: Behaviour | None = None, host: str = "127.0.0.1", tls:
                     now -= 1
                 if writer.is_closing():
                     return
-        except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
-            pass
+        except (ConnectionError, asyncio.IncompleteReadError, TimeoutError, asyncio.CancelledError):
+            writer.transport.abort()
         finally:
             writer.close()
 
@@ -76,6 +80,9 @@ async def serving(behave: Behaviour | None = None, host: str = "127.0.0.1", tls:
         yield server
     finally:
         listening.close()
+        for task in running:  # those that never end: nothing may be left of them
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 async def _read(reader: asyncio.StreamReader) -> Request | None:

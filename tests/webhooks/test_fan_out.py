@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from tests.support.inbox import Session
-from tests.support.waiting import until_blocked
+from tests.support.waiting import PATIENCE, until_blocked
 from tests.webhooks.conftest import Outbox
 
 from holdfast.model.job import Hold
@@ -184,7 +184,7 @@ async def test_a_change_of_status_that_races_with_fan_out(
             case _:
                 return await operating.pause(session, endpoint.id)
 
-    observer = await asyncio.wait_for(_another(one), 5)
+    observer = await asyncio.wait_for(_another(one), PATIENCE)
     transaction = one.connection.transaction()
     await transaction.start()
     second: asyncio.Task[object]
@@ -243,7 +243,7 @@ async def test_a_row_that_is_being_claimed_is_skipped_by_a_pause(outbox: Outbox,
     await outbox.fan_out()
     async with one.connection.transaction():
         claims = await outbox.claim(QUEUE)
-        assert await asyncio.wait_for(operating.pause(two, endpoint.id), 10) == 0
+        assert await asyncio.wait_for(operating.pause(two, endpoint.id), PATIENCE) == 0
     assert await postpone(one, [(claims[0], 0.0)]) == {claims[0].id: f"hold.{endpoint.id}"}
 
 

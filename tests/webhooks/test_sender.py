@@ -24,7 +24,7 @@ from holdfast.webhooks.sender import Answer, Sender
 
 OPEN = Policy(allow_private=True, allow_http=True, ports=None)
 GUARDED = Policy(allow_http=True, ports=None)
-DEADLINE = 0.6
+DEADLINE = 1.5
 """Of requests that must not be answered in time; others may take as long as a busy machine needs."""
 ENOUGH = 20.0
 
@@ -164,9 +164,9 @@ async def test_redirects_are_not_followed(status: int) -> None:
 @pytest.mark.parametrize(
     ("behave", "words"),
     [
-        (servers.silent, "no whole answer within 0.6 s"),
-        (servers.dripping, "no whole answer within 0.6 s"),
-        (servers.dripping_headers, "no whole answer within 0.6 s"),
+        (servers.silent, "no whole answer within 1.5 s"),
+        (servers.dripping, "no whole answer within 1.5 s"),
+        (servers.dripping_headers, "no whole answer within 1.5 s"),
         (servers.endless_headers, "Got more than|400|too"),
         (servers.long_header, "Got more than|400|too"),
         (servers.nonsense, "400|Bad|Expected|disconnected|invalid"),
@@ -217,23 +217,23 @@ async def test_a_slow_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
     monkeypatch.setattr(module, "_look_up", look_up)
-    async with serving() as server, Sender(OPEN, 1.5) as sender:
+    async with serving() as server, Sender(OPEN, 4.0) as sender:
         slow = [asyncio.create_task(sender.post("http://slow.test/", {}, b"{}")) for _ in range(8)]
         fine = await sender.post(f"http://fine.test:{server.port}/", {}, b"{}")
         answers = await asyncio.gather(*slow)
         over.set()
     assert fine.status == 204
-    assert {each.error for each in answers} == {"no whole answer within 1.5 s"}
+    assert {each.error for each in answers} == {"no whole answer within 4 s"}
 
 
 async def test_tls(names: Names) -> None:
     names.answers["hooks.test"] = names.answers["other.test"] = [["127.0.0.1"]]
     trusting = ssl.create_default_context(cafile=str(CERTIFICATE))
     async with serving(tls=True) as server:
-        right = await post(f"https://hooks.test:{server.port}/", tls=trusting, deadline=5)
-        wrong = await post(f"https://other.test:{server.port}/", tls=trusting, deadline=5)
-        untrusted = await post(f"https://hooks.test:{server.port}/", deadline=5)
-        plain = await post(f"http://hooks.test:{server.port}/", deadline=5)
+        right = await post(f"https://hooks.test:{server.port}/", tls=trusting)
+        wrong = await post(f"https://other.test:{server.port}/", tls=trusting)
+        untrusted = await post(f"https://hooks.test:{server.port}/")
+        plain = await post(f"http://hooks.test:{server.port}/")
     assert right.status == 204, right.error
     assert wrong.error is not None and "TLS" in wrong.error and "ostname mismatch" in wrong.error
     assert untrusted.error is not None and "TLS" in untrusted.error and "self" in untrusted.error
@@ -266,12 +266,12 @@ async def test_retry_after_as_a_date() -> None:
         answering(429, headers=f"retry-after: {formatdate(time.time() + 90, usegmt=True)}\r\n")
     ) as server:
         answer = await post(server.url)
-    assert answer.retry_after is not None and 85 < answer.retry_after <= 90
+    assert answer.retry_after is not None and 30 < answer.retry_after <= 90
 
 
 async def test_a_sender_that_is_closed_in_the_middle() -> None:
     async with serving(servers.silent) as server:
-        sender = Sender(OPEN, 5.0)
+        sender = Sender(OPEN, ENOUGH)
         task = asyncio.create_task(sender.post(server.url, {}, b"{}"))
         while not server.requests:
             await asyncio.sleep(0.01)

@@ -232,7 +232,7 @@ async def test_paused_disabled_and_unknown_endpoints(outbox: Outbox) -> None:
 async def test_a_batch_has_one_verdict_for_each_message(outbox: Outbox) -> None:
     async with (
         serving() as good, serving(answering(500)) as bad, serving(servers.silent) as silent,
-        sending(outbox, timeout=2.0) as send, asyncio.timeout(60),
+        sending(outbox, timeout=4.0) as send, asyncio.timeout(60),
     ):  # fmt: skip
         endpoints = [await outbox.add(server.url) for server in (good, bad, silent)]
         verdicts = await send(*(message(endpoint.id) for endpoint in endpoints for _ in range(4)))

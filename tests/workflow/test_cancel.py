@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 import pytest
 from tests.support.inbox import Session, move_clock
+from tests.support.waiting import PATIENCE
 from tests.workflow.flows import (
     cancel,
     child_step,
@@ -105,7 +106,7 @@ async def test_an_open_cancel_does_not_hold_up_the_batch(one: Session, two: Sess
     held = await started(one)
     async with two.connection.transaction():
         await cancel(two, held.id)
-        report = await asyncio.wait_for(park(one, held, for_signal()), 5)
+        report = await asyncio.wait_for(park(one, held, for_signal()), PATIENCE)
         assert (report.parked, report.again) == (0, [held])
     assert (await park(one, held, for_signal())).parked == 1
     assert await due(one, held.id)

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import time
 from typing import Any
 from uuid import UUID
 
 import pytest
 from tests.support.inbox import Session, move_clock
+from tests.support.waiting import PATIENCE
 from tests.workflow.flows import (
     child_step,
     claim,
@@ -86,9 +86,7 @@ async def test_a_thousand_children_wake_their_parent_once(one: Session, two: Ses
     )
     held = await started(one)
     begun = [child_step(n) for n in range(1000)]
-    before = time.monotonic()
     await recording.record(one, [(held, begun)])
-    starting = time.monotonic() - before
     await park(one, held, Parked(0, ("child:map",), left=1000))
     await one.connection.execute(
         "create trigger note after update of available_at on holdfast.inbox for each row"
@@ -97,14 +95,11 @@ async def test_a_thousand_children_wake_their_parent_once(one: Session, two: Ses
     )
     claims = await claim(one, limit=1000)
     assert len(claims) == 1000
-    before = time.monotonic()
     for start in range(0, 1000, 250):
         report = await ending.end_children(one, [(each, Completed("1")) for each in claims[start : start + 250]])
         assert report.completed == 250
-    ending_took = time.monotonic() - before
     assert await due(one, held.id)
     assert await one.connection.fetchval("select count(*) from public.woken") == 1
-    assert starting + ending_took < 2, (starting, ending_took)
     found = await history(one, held.id)
     assert {each.status for each in found.steps} == {"done"}
 
@@ -145,7 +140,7 @@ async def test_a_child_whose_parent_is_locked_comes_again(one: Session, two: Ses
         async with two.connection.transaction():
             await signal(two, parent.id, "other")
             report = await asyncio.wait_for(
-                ending.end_children(one, [(child, Completed("1")), (childs, Completed("2"))]), 5
+                ending.end_children(one, [(child, Completed("1")), (childs, Completed("2"))]), PATIENCE
             )
             assert (report.completed, report.again, report.lost) == (1, [child], [])
             assert await due(one, other.id)
@@ -160,7 +155,7 @@ async def test_a_child_whose_parked_parent_is_locked_comes_again(one: Session, t
     parent, (child,) = await family(one)
     async with two.connection.transaction():
         await two.connection.execute("select from holdfast.inbox where id = $1 for update", parent.id)
-        assert (await asyncio.wait_for(end_child(one, child), 5)).again == [child]
+        assert (await asyncio.wait_for(end_child(one, child), PATIENCE)).again == [child]
     assert (await end_child(one, child)).completed == 1
     assert await due(one, parent.id)
 

@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable
 
 from tests.support.inbox import Session, claim_lanes
 from tests.support.plans import run_explained
-from tests.workflow.flows import KNOWN, claim, start, started, step
+from tests.workflow.flows import KNOWN, child_step, claim, end, park, start, started, step
 
-from holdfast.workflow import recording
+from holdfast.model.flow import Parked
+from holdfast.model.outcome import Completed
+from holdfast.workflow import ending, recording
 
 
 async def test_a_record_of_many_steps_is_not_quadratic(one: Session) -> None:
@@ -28,6 +30,19 @@ async def test_a_record_of_many_instances_is_not_quadratic(one: Session) -> None
         assert len(await recording.record(one, batch)) == count
 
     await check_not_quadratic(record)
+
+
+async def test_many_children_are_not_quadratic(one: Session) -> None:
+    async def family(count: int, turn: int) -> None:
+        held = await started(one)
+        await recording.record(one, [(held, [child_step(n) for n in range(count)])])
+        await park(one, held, Parked(0, ("child:map",), left=count))
+        report = await ending.end_children(one, [(child, Completed("1")) for child in await claim(one, limit=count)])
+        assert report.completed == count
+        (held,) = await claim(one)
+        await end(one, held)
+
+    await check_not_quadratic(family)
 
 
 async def check_not_quadratic(record: Callable[[int, int], Awaitable[None]]) -> None:

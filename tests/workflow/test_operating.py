@@ -65,7 +65,7 @@ async def test_an_instance_that_is_paused_before_it_was_claimed_or_while_it_wait
     assert await claim(one) == []
     await operating.resume(one, id)
     (held,) = await claim(one)
-    await one.inbox("fail", [held.id], [1], ["E"], ['{"error": "E"}'], [5.0], [False], [False], "w1")
+    await one.inbox("fail", [held.id], [1], ["E"], ['{"error": "E"}'], [50.0], [False], [False], "w1")
     assert await state(one) == "retrying"
     await operating.pause(one, id)
     await move_clock(one.connection, 60)

@@ -2,15 +2,15 @@
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 from tests.support.inbox import Session, move_clock
+from tests.support.waiting import PATIENCE
 from tests.workflow.flows import (
     claim,
     due,
@@ -164,39 +164,40 @@ async def test_a_signal_that_stays_open_does_not_hold_up_the_batch(one: Session,
         open_one = two.connection.transaction()
         await open_one.start()
         assert await signal(two, first.id) == "kept"
-        before = time.monotonic()
-        report = await ending.write(one, [(first, for_signal(records=(waiting(),))), (second, for_signal())])
-        assert (report.parked, report.lost, report.again) == (2, [], [])
-        assert not await due(one, second.id)
-        gaps = []
-        held = first
-        for _ in range(6):
-            gap = await one.connection.fetchval(
-                "select available_at - clock_timestamp() from holdfast.inbox where id = $1", held.id
-            )
-            gaps.append(gap.total_seconds())
+        held, took = first, []
+        outcomes = [(first, for_signal(records=(waiting(),))), (second, for_signal())]
+        for seconds in (0.1, 0.2, 0.4, 0.8, 1.0, 1.0):
+            before = await _now(one)
+            report = await ending.write(one, outcomes)
+            after = await _now(one)
+            took.append(after - before)
+            assert (report.parked, report.lost, report.again) == (len(outcomes), [], [])
+            assert not await due(one, second.id)
+            row = await one.row(held.id)
+            assert before <= row["available_at"] - timedelta(seconds=seconds) <= after
             await one.connection.execute(
                 "update holdfast.inbox set available_at = clock_timestamp() where id = $1", held.id
             )
             (held,) = await claim(one)
-            assert (await park(one, held, for_signal())).parked == 1
-        assert time.monotonic() - before < 5
-        expected = [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-        assert all(limit - 0.1 < gap <= limit for gap, limit in zip(gaps, expected, strict=True)), gaps
+            outcomes = [(held, for_signal())]
+        assert min(took) < timedelta(seconds=0.5), "of six, as this host may be busy"
         await open_one.commit()
-        await one.connection.execute("update holdfast.inbox set available_at = now() where id = $1", held.id)
-        (held,) = await claim(one)
         assert (await history(one, held.id)).mail == 1
         await park(one, held, for_signal(mail=1))
         assert (await one.row(held.id))["snoozes"] is None
         await one.connection.execute("delete from holdfast.inbox")
 
 
+async def _now(one: Session) -> datetime:
+    now: datetime = await one.connection.fetchval("select clock_timestamp()")
+    return now
+
+
 async def test_an_open_signal_does_not_hold_up_the_end(one: Session, two: Session) -> None:
     held = await started(one)
     async with two.connection.transaction():
         await signal(two, held.id)
-        report = await asyncio.wait_for(end(one, held), 5)
+        report = await asyncio.wait_for(end(one, held), PATIENCE)
         assert report.completed == 1
     assert await one.archived(held.id) is not None
 
@@ -251,7 +252,7 @@ async def test_a_row_that_is_locked_is_parked_later(one: Session, two: Session) 
     first, second = await claim(one)
     async with two.connection.transaction():
         await two.connection.execute("select from holdfast.inbox where id = $1 for update", first.id)
-        report = await asyncio.wait_for(ending.write(one, [(first, for_signal()), (second, for_signal())]), 10)
+        report = await asyncio.wait_for(ending.write(one, [(first, for_signal()), (second, for_signal())]), PATIENCE)
         assert (report.parked, report.again, report.lost) == (1, [first], [])
     assert (await park(one, first, for_signal())).parked == 1
 

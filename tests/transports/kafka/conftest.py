@@ -33,11 +33,11 @@ class Topics:
         reader = Consumer({"bootstrap.servers": self.cluster.url, "group.id": fresh(), "log_level": 2})
         found: list[Record] = []
         for partition in range(partitions):
-            _, end = reader.get_watermark_offsets(TopicPartition(topic or self.paid, partition), timeout=10)
+            _, end = reader.get_watermark_offsets(TopicPartition(topic or self.paid, partition), timeout=30)
             reader.assign([TopicPartition(topic or self.paid, partition, 0)])
             last = -1
             while last < end - 1:
-                record = reader.poll(10)
+                record = reader.poll(30)
                 assert record is not None and record.error() is None
                 last = record.offset() or 0
                 found.append(record)

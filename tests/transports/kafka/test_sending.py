@@ -109,7 +109,7 @@ async def test_a_message_that_is_too_large_is_refused_for_good(topics: Topics) -
 
 async def test_a_broker_that_finds_a_request_too_large(topics: Topics) -> None:
     """Only of a message that was alone in it is that the fault."""
-    transport, verdicts = topics.sender(), Verdicts()
+    transport, verdicts = topics.sender(config={"linger.ms": 200}), Verdicts()  # both in one request
     await transport.open()
     batch = [message(1), message(2)]
     topics.cluster.fail(PRODUCE, KafkaError.MSG_SIZE_TOO_LARGE)

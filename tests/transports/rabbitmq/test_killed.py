@@ -13,6 +13,7 @@ from holdfast.transports import Away, Delivered, Message, Refused
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(300)  # it is started twice, and a busy machine takes a minute for that
 async def test_a_server_killed_while_messages_are_sent(rabbitmq_server: RabbitServer) -> None:
     """What was confirmed is there afterwards, and what was not is sent again."""
     # A classic queue: one node's quorum queue that is killed just after it was declared may come back without a leader

@@ -48,7 +48,7 @@ async def test_an_event_arrives_as_it_was_sent(shop: Shop) -> None:
     await transport.send([one], Verdicts())
     await transport.close()
     await consumer.open()
-    [incoming] = await consumer.fetch()
+    [incoming] = await fetch(consumer, 1)
     await consumer.close()
     event = read(incoming.attributes, incoming.body, incoming.content_type)
     assert (event.id, event.source, event.type, event.version) == (one.event_id, "shop", "order.paid", 3)
@@ -141,9 +141,10 @@ async def test_a_fetch_that_is_cancelled_loses_nothing(shop: Shop, monkeypatch: 
     assert await shop.bodies() == []
 
 
-async def test_a_queue_that_is_missing_or_deleted(shop: Shop) -> None:
+async def test_a_queue_that_is_missing_or_deleted(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Away, match="declare the queue first"):
         await RabbitMQConsumer(shop.server.url, fresh()).open()
+    monkeypatch.setattr("holdfast.transports.rabbitmq.FIRST", 60)
     consumer = shop.consumer()
     await consumer.open()
     fetching = asyncio.create_task(consumer.fetch())

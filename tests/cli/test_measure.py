@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -111,7 +112,7 @@ def test_a_signal_ends_it_and_the_schema_is_gone(bare: Shell, number: signal.Sig
     assert f"The schema {schema} was dropped" in said
     assert "Traceback" not in said
     assert schemas(bare) == []
-    assert workers_of(process) == []
+    assert workers_of(process, bare) == []
 
 
 @pytest.mark.slow
@@ -129,7 +130,7 @@ def test_a_second_ctrl_c_does_not_stop_the_clearing_away(bare: Shell) -> None:
 def test_when_its_worker_dies_it_says_so_and_the_schema_is_gone(bare: Shell) -> None:
     process = begin(bare, "measure", "--seconds", "60")
     until_says(process, "measure: 4/6")
-    os.kill(worker_of(process), signal.SIGKILL)
+    os.kill(worker_of(process, bare), signal.SIGKILL)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1, said
     assert "holdfast: The worker ended with code -9" in said
@@ -144,24 +145,33 @@ def test_what_a_killed_run_leaves_behind_is_named_by_the_next(bare: Shell) -> No
     (schema,) = schemas(bare)
     process.kill()
     process.communicate(timeout=60)
-    wait_until(lambda: workers_of(process) == [])
+    wait_until(lambda: workers_of(process, bare) == [])
     found = bare(*BRIEF, "--json")
     assert found.json["leftovers"] == [schema]
     assert f"drop schema {schema} cascade" in found.err
     assert schemas(bare) == [schema], "it is named, not dropped: it might be anybody's"
 
 
-def workers_of(process: subprocess.Popen[str]) -> list[int]:
-    """Worker processes that this run started and that still exist."""
-    return [pid for pid, words in processes_mentioning("holdfast.measure.tasks:hf") if parent(pid) in (process.pid, 1)]
+def workers_of(process: subprocess.Popen[str], shell: Shell) -> list[int]:
+    """Worker processes that this run started and that still exist; other tests have some at the same time."""
+    found = [pid for pid, words in processes_mentioning("holdfast.measure.tasks:hf")]
+    return [pid for pid in found if parent(pid) in (process.pid, 1) and on_database_of(pid, shell)]
 
 
-def worker_of(process: subprocess.Popen[str]) -> int:
+def on_database_of(pid: int, shell: Shell) -> bool:
+    environment = Path(f"/proc/{pid}/environ")
+    try:
+        return (shell.url or "").encode() in environment.read_bytes()
+    except OSError:  # it has ended; or there are no such files here
+        return not Path("/proc/self/environ").exists()
+
+
+def worker_of(process: subprocess.Popen[str], shell: Shell) -> int:
     """The one worker of this run, as soon as it is there."""
     found: list[int] = []
 
     def alone() -> bool:
-        found[:] = workers_of(process)
+        found[:] = workers_of(process, shell)
         return len(found) == 1
 
     wait_until(alone)

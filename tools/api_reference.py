@@ -60,7 +60,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "testing.clean",
         "testing.use_database",
     ),
-    "Django": ("contrib.django.DjangoHoldfast",),
+    "Django": ("contrib.django.DjangoHoldfast", "contrib.django.staff"),
     "OpenTelemetry": ("contrib.otel.instrument",),
 }
 """What is for users, by topic. Everything else that is exported must be an error."""

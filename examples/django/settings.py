@@ -3,7 +3,18 @@
 import os
 
 SECRET_KEY = "an example"
-INSTALLED_APPS = ["examples.django.shop"]
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "examples.django.shop",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+]
+ROOT_URLCONF = "examples.django.urls"
+ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 DATABASES = {

@@ -18,7 +18,7 @@ from .definitions import OnFailure, skips
 from .errors import ConfigurationError, InvalidInput
 from .model import payload as payloads
 from .model.backoff import Backoff
-from .model.event import RESERVED
+from .model.event import is_header_name, with_headers
 from .model.ids import new_id
 from .model.limits import check_instant, check_int, check_key, check_text
 from .model.tracing import Tracing
@@ -227,7 +227,7 @@ def check_headers(headers: Mapping[Any, Any]) -> dict[str, str]:
     """Names that CloudEvents allows, and that no event has anyway."""
     found: dict[str, str] = {}
     for name, value in headers.items():
-        if not _is_name(name):
+        if not is_header_name(name):
             raise InvalidInput(
                 "headers",
                 f"expected names of 1 to 20 lower-case letters and digits, none of them an attribute that every event "
@@ -235,11 +235,6 @@ def check_headers(headers: Mapping[Any, Any]) -> dict[str, str]:
             )
         found[name] = _without_controls(f"headers.{name}", check_text(f"headers.{name}", value))
     return found
-
-
-def _is_name(name: object) -> bool:
-    plain = isinstance(name, str) and name.isascii() and name.isalnum() and name == name.lower() and len(name) <= 20
-    return plain and name not in RESERVED
 
 
 def _without_controls(field: str, text: str) -> str:
@@ -284,9 +279,7 @@ def _traced(tracing: Tracing | None, event: NewEvent) -> Iterator[tuple[NewEvent
 
 
 def _with_headers(event: NewEvent, headers: Mapping[str, str]) -> NewEvent:
-    """The event with these headers as well, those that CloudEvents cannot have left out. The caller's win."""
-    usable = {name: value for name, value in headers.items() if _is_name(name)}
+    """The event with these headers as well. The caller's win."""
     given: dict[str, str] = msgspec.json.decode(event.headers) if event.headers else {}
-    if not usable or not given.keys().isdisjoint(usable):
-        return event
-    return msgspec.structs.replace(event, headers=msgspec.json.encode({**given, **usable}).decode())
+    found = with_headers(given, headers)
+    return event if found == given else msgspec.structs.replace(event, headers=msgspec.json.encode(found).decode())

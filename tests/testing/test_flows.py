@@ -210,6 +210,19 @@ async def test_fail_and_snooze_are_no_errors(hf: Holdfast) -> None:
         assert [ran.ending for ran in await drain(hf)] == ["failed"]
 
 
+async def test_neither_are_those_that_a_step_in_a_transaction_returns(hf: Holdfast) -> None:
+    async def ask(ctx: TxContext, answer: str) -> Snooze | Fail:
+        return Snooze("1h") if answer == "later" else Fail("no such order")
+
+    @hf.workflow
+    async def asks(flow: Flow, answer: str) -> None:
+        await flow.step("ask", ask, answer)
+
+    await asks.start(answer="later")
+    await asks.start(answer="never")
+    assert [ran.ending for ran in await drain(hf)] == ["parked", "failed"]
+
+
 async def test_children(hf: Holdfast) -> None:
     @hf.task
     async def double(n: int) -> int:

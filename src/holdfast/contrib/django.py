@@ -16,14 +16,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import django
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.apps import apps
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, connections
+from django.http import HttpRequest
 from django.utils.connection import ConnectionDoesNotExist
 
 from ..app import Holdfast
@@ -32,6 +35,9 @@ from ..db.urls import APPLIED, IGNORED, resolve_url
 from ..errors import ConfigurationError
 from ..middleware import CallNext, CallNextSync, Layer
 from ..model.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 _OF_DJANGO = {"pool", "isolation_level", "server_side_binding", "cursor_factory", "context", "prepare_threshold"}
 """Options about Django's own connections; the server and the login are the same without them."""
@@ -176,4 +182,35 @@ def _check_connections() -> None:
     close_old_connections()
 
 
-__all__ = ["DjangoHoldfast"]
+async def staff(request: Request) -> str | None:
+    """The name of the user who is logged in to your Django project, if that is an active one of the staff.
+
+    For the dashboard beside Django's own application. It reads Django's session, as `django.contrib.auth` does.
+
+    ```python
+    from holdfast.contrib.django import staff
+
+    dashboard = hf.dashboard(auth=staff, allowed_hosts=["ops.example"])
+    ```
+    """
+    key = request.cookies.get(settings.SESSION_COOKIE_NAME)
+    if not key:
+        return None
+    async with ThreadSensitiveContext():  # Django does not know of this request: nothing else closes its connections
+        found: str | None = await sync_to_async(_staff)(key)
+        return found
+
+
+def _staff(key: str) -> str | None:
+    from django.contrib.auth import get_user  # it needs the setup
+
+    asked = HttpRequest()
+    asked.session = import_module(settings.SESSION_ENGINE).SessionStore(key)
+    try:
+        user = get_user(asked)
+        return str(user.get_username()) if user.is_active and getattr(user, "is_staff", False) else None
+    finally:
+        connections.close_all()
+
+
+__all__ = ["DjangoHoldfast", "staff"]

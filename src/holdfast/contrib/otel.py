@@ -4,6 +4,10 @@
     ├── process mail     an attempt, in any worker, later
     └── process mail     the next one; linked to the one before
 
+    publish order.paid   the event; its headers carry this context to every receiver
+    ├── deliver bus      an attempt of a delivery, by the relay
+    └── process orders   the handler, in another service
+
 The names follow OpenTelemetry's conventions for messaging, which are still in development. Those used here are fixed:
 they change with a release of Holdfast, and not with one of OpenTelemetry.
 """
@@ -25,9 +29,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from ..app import Holdfast
 from ..errors import ConfigurationError
-from ..model.flow import AnyOutcome, FlowEnd, Parked
+from ..model.event import Delivered, Message, Postponed, Refused, Verdict, with_headers
+from ..model.flow import UNDO_PREFIX, AnyOutcome, FlowEnd, Parked
 from ..model.job import Claim
-from ..model.outcome import AttemptFailed, Completed, Ended, Final, HandedBack, Lost, Snoozed
+from ..model.outcome import AttemptFailed, Completed, Ended, Final, HandedBack, Lost, Outcome, Snoozed
 from ..model.tracing import PREVIOUS, TRACEPARENT
 from ..version import __version__
 
@@ -43,16 +48,21 @@ ATTEMPT = "holdfast.attempt"
 MAX_ATTEMPTS = "holdfast.max_attempts"
 OUTCOME = "holdfast.outcome"
 WAITS = "holdfast.waits"
+STEP = "holdfast.step"
+ROUTE = "holdfast.route"
+TRANSPORT = "holdfast.transport"
+ENDPOINT = "holdfast.endpoint"
+VERDICT = "holdfast.verdict"
 
 _W3C = TraceContextTextMapPropagator()
 
 
 def instrument(hf: Holdfast, *, tracer_provider: TracerProvider | None = None, linked: bool = False) -> None:
-    """Trace everything that this application sends, and every attempt that its workers run.
+    """Trace everything that this application sends, and every attempt, step and delivery of its workers.
 
     Call it once, in the module that makes `hf`: workers import that. `tracer_provider`: instead of the global one.
-    With `linked`, each attempt begins a trace of its own, with a link to the enqueue, instead of being a part of the
-    caller's trace.
+    With `linked`, each attempt and delivery begins a trace of its own, with a link to the enqueue or the event, instead
+    of being a part of the caller's trace.
 
     ```python
     from holdfast.contrib.otel import instrument
@@ -91,12 +101,9 @@ class Traces:
     def attempt(self, claim: Claim) -> Iterator[AttemptSpan]:
         headers = _headers(claim)
         # Not on top of the current context: a worker inside an application may have been started within a span.
-        context = propagate.extract(headers, Context())
-        links = [Link(before)] if (before := _span_context(headers.get(PREVIOUS))) is not None else []
-        if self._linked:
-            sent = trace.get_current_span(context).get_span_context()
-            links += [Link(sent)] if sent.is_valid else []
-            context = trace.set_span_in_context(trace.INVALID_SPAN, context)
+        context, links = self._below(propagate.extract(headers, Context()))
+        if (before := _span_context(headers.get(PREVIOUS))) is not None:
+            links.insert(0, Link(before))
         attributes: dict[str, Any] = {
             SYSTEM: "holdfast", DESTINATION: claim.queue, OPERATION_NAME: "process", OPERATION_TYPE: "process",
             MESSAGE_ID: str(claim.id), KIND: claim.kind, ATTEMPT: claim.attempt, MAX_ATTEMPTS: claim.max_attempts,
@@ -110,8 +117,38 @@ class Traces:
         finally:
             contexts.detach(token)
 
+    @contextmanager
+    def step(self, claim: Claim, name: str, shown: str, attempt: int) -> Iterator[StepSpan]:
+        attributes: dict[str, Any] = {KIND: claim.kind, STEP: shown, ATTEMPT: attempt}
+        with self._tracer.start_as_current_span(
+            _step_name(name), attributes=attributes, record_exception=False, set_status_on_exception=False
+        ) as span:
+            yield StepSpan(span)
+
+    def delivery(self, route: str, transport: str, message: Message) -> DeliverySpan:
+        context, links = self._below(propagate.extract(message.headers, Context()))
+        attributes: dict[str, Any] = {
+            SYSTEM: "holdfast", DESTINATION: route, OPERATION_NAME: "deliver", OPERATION_TYPE: "send",
+            MESSAGE_ID: message.event_id, ROUTE: route, TRANSPORT: transport, ATTEMPT: message.attempt,
+        }  # fmt: skip
+        if message.destination is not None:
+            attributes[ENDPOINT] = message.destination
+        # As the conventions say: the context that a message carries is that of its creation, and is not changed. Only
+        # if it has none, this span gives it one, as a producer does; otherwise it is the client of a destination.
+        begins = message.headers.keys().isdisjoint(propagate.get_global_textmap().fields)
+        kind = SpanKind.PRODUCER if begins else SpanKind.CLIENT
+        span = self._tracer.start_span(f"deliver {route}", context, kind, attributes, links)
+        return DeliverySpan(span, _carrying(message, span) if begins else message)
+
     def resume(self, carried: Mapping[str, str]) -> None:
         contexts.attach(propagate.extract(carried, Context()))
+
+    def _below(self, context: Context) -> tuple[Context, list[Link]]:
+        """Where a span begins that continues this context, and what it is linked to."""
+        if not self._linked:
+            return context, []
+        sent = trace.get_current_span(context).get_span_context()
+        return trace.set_span_in_context(trace.INVALID_SPAN, context), [Link(sent)] if sent.is_valid else []
 
 
 class SendingSpan:
@@ -142,42 +179,112 @@ class AttemptSpan:
         match end:
             case None:
                 return outcome
-            case Completed():
-                how = "completed"
-            case Snoozed():
-                how = "snoozed"
-            case HandedBack():
-                how = "handed_back"
             case Parked():
                 how = "parked"
                 span.set_attribute(WAITS, list(end.waits))
-            case Lost():
-                how = "lost"
-                self._fails("LeaseLost", "another worker may own the job")
-            case Ended():
-                how = end.status.value
-                if end.status is Final.FAILED:
-                    self._fails("Fail", end.reason)
             case AttemptFailed():
                 last = end.give_up or self._claim.attempt >= self._claim.max_attempts
                 how = "dead_letter" if last else "retried"
-                self._fails(end.error, end.message)
-                span.add_event("exception", _exception(end))
-                outcome = self._named_in(end)
+                _failed(span, end)
+                # With this span among its details: the next attempt links to it, and people find the trace.
+                outcome = replace(end, details={**(end.details or {}), **_named(span)})
+            case _:
+                how = _ended(span, end)
         span.set_attribute(OUTCOME, how)
         return outcome
 
-    def _fails(self, error: str, message: str) -> None:
-        self._span.set_attribute(ERROR_TYPE, error)
-        self._span.set_status(Status(StatusCode.ERROR, f"{error}: {message}"))
 
-    def _named_in(self, failed: AttemptFailed) -> AttemptFailed:
-        """The failure, with this span among its details: the next attempt links to it, and people find the trace."""
-        carrier: dict[str, str] = {}
-        _W3C.inject(carrier)
-        if TRACEPARENT not in carrier:
-            return failed
-        return replace(failed, details={**(failed.details or {}), TRACEPARENT: carrier[TRACEPARENT]})
+class StepSpan:
+    """See `model.tracing.Step`."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def ended(self, outcome: Outcome) -> None:
+        if isinstance(outcome, AttemptFailed):
+            _failed(self._span, outcome)
+            how = "failed"  # whether it is retried is decided later: the run tells
+        else:
+            how = _ended(self._span, outcome)
+        self._span.set_attribute(OUTCOME, how)
+
+
+class DeliverySpan:
+    """See `model.tracing.Delivery`."""
+
+    def __init__(self, span: Span, message: Message) -> None:
+        self._span = span
+        self.message = message
+
+    def settled(self, verdict: Verdict) -> Verdict:
+        match verdict:
+            case Delivered():
+                how = "delivered"
+            case Postponed():
+                how = "postponed"
+            case Refused():
+                how = "refused"
+                _fails(self._span, "Refused", verdict.reason)
+                verdict = msgspec.structs.replace(verdict, details={**verdict.details, **_named(self._span)})
+        self._end(how)
+        return verdict
+
+    def unknown(self, error: BaseException | None) -> None:
+        name = "ConnectionLost" if error is None else type(error).__name__
+        _fails(self._span, name, "the transport did not say what became of it" if error is None else str(error))
+        self._end("unknown")
+
+    def _end(self, verdict: str) -> None:
+        self._span.set_attribute(VERDICT, verdict)
+        self._span.end()
+
+
+def _ended(span: Span, end: Completed | Ended | Snoozed | HandedBack | Lost) -> str:
+    """How something ended that did not fail, in one word; what is an error nevertheless is marked."""
+    match end:
+        case Completed():
+            return "completed"
+        case Snoozed():
+            return "snoozed"
+        case HandedBack():
+            return "handed_back"
+        case Lost():
+            _fails(span, "LeaseLost", "another worker may own the job")
+            return "lost"
+        case Ended():
+            if end.status is Final.FAILED:
+                _fails(span, "Fail", end.reason)
+            return end.status.value
+
+
+def _failed(span: Span, failed: AttemptFailed) -> None:
+    _fails(span, failed.error, failed.message)
+    span.add_event("exception", _exception(failed))
+
+
+def _fails(span: Span, error: str, message: str) -> None:
+    span.set_attribute(ERROR_TYPE, error)
+    span.set_status(Status(StatusCode.ERROR, f"{error}: {message}"))
+
+
+def _named(span: Span) -> dict[str, str]:
+    """The span, as details of a failure name it; nothing if it has no id."""
+    carrier: dict[str, str] = {}
+    _W3C.inject(carrier, trace.set_span_in_context(span, Context()))
+    return {TRACEPARENT: carrier[TRACEPARENT]} if TRACEPARENT in carrier else {}
+
+
+def _step_name(name: str) -> str:
+    """Without the key that a step may have: names of spans are few."""
+    verb = "undo" if name.startswith(UNDO_PREFIX) else "step"
+    return f"{verb} {name.removeprefix(UNDO_PREFIX).partition('[')[0]}"
+
+
+def _carrying(message: Message, span: Span) -> Message:
+    """The message with the context of this span."""
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier, trace.set_span_in_context(span, Context()))
+    return msgspec.structs.replace(message, headers=with_headers(message.headers, carrier))
 
 
 def _headers(claim: Claim) -> dict[str, str]:

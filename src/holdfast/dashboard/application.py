@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from .access import LASTS, MOST_NAME, Session, Sessions
 from .answers import answer, answering, body, in_words, refused
 from .controls import Controls
 from .desk import Desk, Route
-from .gate import Doorway, Gate, foreign, identify
+from .gate import MOUNTED, Doorway, Gate, foreign, forwarded, identify
 from .live import Live
 from .pages import dead, demo, doctor, incidents, jobs, keys, outbox, overview, queues, schedules, workers, workflows
 from .reading import Reading
@@ -34,6 +35,8 @@ from .settings import Settings
 FILES = Path(__file__).with_name("static")
 WRONG = 0.5
 """Seconds until a wrong token is refused."""
+PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+"""A prefix that can be the path of a cookie."""
 STREAM = {"cache-control": "no-store", "x-accel-buffering": "no"}
 PAGES = (overview, queues, jobs, dead, workers, schedules, keys, outbox, workflows, incidents, doctor)
 
@@ -144,8 +147,7 @@ class Dashboard:
         return response
 
     def _give(self, request: Request, response: Response, session: Session) -> None:
-        forwarded = request.headers.get("x-forwarded-proto", "")
-        secure = self._settings.secure or request.url.scheme == "https" or forwarded == "https"
+        secure = self._settings.secure or "https" in (request.url.scheme, forwarded(request, "proto").lower())
         response.set_cookie(
             self._sessions.cookie, self._sessions.seal(session), max_age=LASTS, path=_place(request), secure=secure,
             httponly=True, samesite="strict",
@@ -153,9 +155,13 @@ class Dashboard:
 
 
 def _place(request: Request) -> str:
-    """The path that the cookie is for: where the dashboard is mounted, without our own "/api"."""
-    root: str = request.scope.get("root_path", "")
-    return root.removesuffix("/api") or "/"
+    """The path that the cookie is for: where the dashboard is mounted, after what a proxy has removed if it says so.
+    Other applications on this host do not get the cookie then."""
+    mounted: str = request.scope[MOUNTED]
+    removed = forwarded(request, "prefix").rstrip("/")
+    if not PREFIX.fullmatch(removed) or mounted.startswith(removed):
+        removed = ""
+    return removed + mounted or "/"
 
 
 async def _index(request: Request) -> Response:

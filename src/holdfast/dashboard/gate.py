@@ -15,6 +15,8 @@ from .answers import refused
 from .settings import LOCAL_NAMES, Settings, named
 
 CSRF = "x-holdfast-csrf"
+MOUNTED = "holdfast_mounted"
+"""In the scope: where the dashboard is mounted. Its own routes change `root_path`."""
 READS = ("GET", "HEAD")
 POLICY = "; ".join(
     [
@@ -59,6 +61,7 @@ class Doorway:
                 message["headers"] = [*message.get("headers", ()), *_RAW]
             await send(message)
 
+        scope[MOUNTED] = scope.get("root_path", "")
         host = Request(scope).headers.get("host", "")
         if named(host) in self._settings.hosts:
             await self._app(scope, receive, with_headers)
@@ -114,14 +117,23 @@ def foreign(request: Request, settings: Settings) -> Any:
     if origin is None:
         return refused(403, "The header Origin is missing; expected that of the dashboard's own page")
     place = urlsplit(origin).netloc.lower()
-    # A proxy that does not pass the host on: the name that people use is listed, and no port was added to it.
-    if place and (place == host.lower() or (place in settings.hosts and place not in LOCAL_NAMES)):
+    # A proxy that does not pass the host on: the name that people use is listed, and no port was added to it, or the
+    # proxy says so. A page of another site cannot: its browser asks first whether it may send such a header.
+    listed = named(place) in settings.hosts and named(place) not in LOCAL_NAMES
+    told = (named(place), forwarded(request, "host").lower())
+    if place and (place == host.lower() or (listed and place in told)):
         return None
     return refused(
         403,
         f"The header Origin is {origin!r}, but Host is {host!r}: the request comes from another page. Behind a proxy, "
-        f"let it pass the host (nginx: proxy_set_header Host $host), or start with --allow-host {place or 'NAME'}",
+        f"let it pass the host with its port (nginx: proxy_set_header Host $http_host), or start with "
+        f"--allow-host {named(place) or 'NAME'}",
     )
+
+
+def forwarded(request: Request, what: str) -> str:
+    """What the proxy nearest to the browser says of its request: `proto`, `host` or `prefix`."""
+    return request.headers.get(f"x-forwarded-{what}", "").partition(",")[0].strip()
 
 
 async def identify(request: Request, settings: Settings, sessions: Sessions) -> Session | None:

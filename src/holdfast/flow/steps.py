@@ -253,7 +253,7 @@ async def _failed(
     if isinstance(error, Fail) and kind == _STEP:
         record.status, record.error = _FAILED, AttemptFailed("Fail", reason(error)).record()
         raise Fail(reason(error)) from error
-    failed = _failure(call, error)
+    failed = failure_of(call, error)
     record.error = failed.record()
     delay, give_up = _verdict(error, call.attempt, how, failed)
     if not give_up and call.attempt % how.max_attempts:
@@ -272,7 +272,8 @@ async def _failed(
     await machine.stop(replace(failed, message=f"step {call.shown}: {failed.message}", give_up=True))
 
 
-def _failure(call: StepCall, error: BaseException) -> AttemptFailed:
+def failure_of(call: StepCall, error: BaseException) -> AttemptFailed:
+    """What a step raised, as it is recorded."""
     if isinstance(error, _Unstorable):
         why = failure(error.why)
         return AttemptFailed(

@@ -7,6 +7,7 @@ extension attributes (`partitionkey`, `schemaversion`, `tenant`, and the headers
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Generic, TypeVar
 from uuid import UUID
@@ -21,6 +22,19 @@ OURS = frozenset({"partitionkey", "schemaversion", "tenant"})
 """The extension attributes of our events."""
 RESERVED = CONTEXT | OURS
 """What headers may not be called."""
+
+
+def is_header_name(name: object) -> bool:
+    """Can CloudEvents carry a header of this name, and is it not an attribute that every event has?"""
+    plain = isinstance(name, str) and name.isascii() and name.isalnum() and name == name.lower() and len(name) <= 20
+    return plain and name not in RESERVED
+
+
+def with_headers(given: dict[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """The headers that an event was given, and these as well. If it was given one of these, it gets none of them; those
+    that CloudEvents cannot carry are left out."""
+    usable = {name: value for name, value in more.items() if is_header_name(name)}
+    return {**given, **usable} if given.keys().isdisjoint(usable) else given
 
 
 class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
-"""Tracing: what surrounds everything that is sent and every attempt, if the application is traced.
+"""Tracing: what surrounds everything that is sent, every attempt, step and delivery, if the application is traced.
 
 An application has one `Tracing` or none. Without one, an enqueue costs a look at an attribute, and an attempt nothing:
-its runner is another class (`worker/attempts/traced.py`). `contrib/otel.py` implements it.
+its runner is another class (`worker/attempts/traced.py`). So are the journal of a workflow's steps
+(`worker/flows/traced.py`) and what a relay sends with (`worker/relay/traced.py`). `contrib/otel.py` implements it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 from uuid import UUID
 
+from .event import Message, Verdict
 from .flow import AnyOutcome
 from .job import Claim
+from .outcome import Outcome
 
 PREVIOUS = "holdfast.previous"
 """The header of a retried job that names the span of its last failed attempt. `fail_attempts.sql` writes it."""
@@ -41,6 +44,27 @@ class Attempt(Protocol):
         """Take note of the outcome, and return it. A failure may get details, which are kept with the job."""
 
 
+class Step(Protocol):
+    """A step of a workflow that runs."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """Take note of how this attempt of the step ended: as an attempt of a job would."""
+
+
+class Delivery(Protocol):
+    """A message on its way to a destination. It ends once: settled, or with an unknown fate."""
+
+    @property
+    def message(self) -> Message:
+        """As it goes out: an event that carries no trace begins one here."""
+
+    def settled(self, verdict: Verdict) -> Verdict:
+        """Take note of the verdict, and return it. A refusal may get details, which are kept with the delivery."""
+
+    def unknown(self, error: BaseException | None) -> None:
+        """Take note that nobody knows what became of it, and why."""
+
+
 class Tracing(Protocol):
     def sending(
         self, operation: str, destination: str | None, number: int | None, id: UUID | None
@@ -50,6 +74,12 @@ class Tracing(Protocol):
 
     def attempt(self, claim: Claim) -> AbstractContextManager[Attempt]:
         """Surround an attempt. It is entered and left in the task that runs it."""
+
+    def step(self, claim: Claim, name: str, shown: str, attempt: int) -> AbstractContextManager[Step]:
+        """Surround an attempt of a step, in the task that runs it. `shown`: its name, with its number if it has one."""
+
+    def delivery(self, route: str, transport: str, message: Message) -> Delivery:
+        """A message that is sent now. It is not active meanwhile: a batch sends many at once."""
 
     def resume(self, carried: Mapping[str, str]) -> None:
         """Go on with the trace of an attempt, in the process of its handler, until its contextvars are dropped."""

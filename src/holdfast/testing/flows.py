@@ -14,7 +14,7 @@ from ..definitions import Definition, Runs
 from ..errors import HoldfastError, InvalidInput, LeaseLost
 from ..flow.flow import Flow
 from ..flow.history import shown
-from ..flow.machine import Journal, StepCall
+from ..flow.machine import Journal, NotCommitted, StepCall
 from ..model.flow import History, Standing, StepRecord
 from ..model.job import Claim
 from ..model.limits import check_name
@@ -163,7 +163,7 @@ class _Watched:
         return value
 
     def _note(self, error: Exception) -> None:
-        if not isinstance(error, Snooze | Fail | Retry | Died):
+        if not isinstance(error, Snooze | Fail | Retry | NotCommitted | Died):
             self._watch.error = error
 
 

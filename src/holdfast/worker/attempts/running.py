@@ -12,6 +12,7 @@ from ...context import Context
 from ...errors import Cancelled
 from ...model.job import Claim
 from ...model.outcome import Outcome
+from ...model.tracing import Tracing
 from .deciding import Draining, Stop
 
 
@@ -45,6 +46,8 @@ class Running(msgspec.Struct, eq=False):
     result: Any = None
     written: Outcome | None = None
     """Its outcome, if the attempt has written its ending itself."""
+    tracing: Tracing | None = None
+    """Of a workflow: what surrounds its steps, if it is traced."""
 
     def stop(self, reason: Stop) -> None:
         """Tell the handler to stop. Its hand is cancelled; a thread can only be told through its context."""

@@ -28,6 +28,7 @@ class TracedRunner:
         with self._tracing.attempt(claim) as attempt:
             if self._runner.passes_on(claim.kind):
                 claim.carried = attempt.carry()
+                running.tracing = self._tracing
             outcome = await self._runner.run(running)
             if outcome is None:  # its ending is written
                 attempt.ended(running.written)

@@ -23,7 +23,7 @@ from ...errors import Cancelled, LeaseLost, Timeout
 from ...flow.driving import run
 from ...flow.flow import Flow
 from ...flow.history import Past
-from ...flow.machine import JournalFailed, Machine, Mode, StepCall
+from ...flow.machine import Journal, Machine, Mode, StepCall
 from ...inbox import sessions
 from ...model.flow import AnyOutcome, History, Standing, StepRecord
 from ...model.job import Claim
@@ -34,6 +34,8 @@ from ..attempts.deciding import Unstarted, ended_transaction, unstarted
 from ..attempts.running import Running
 from ..attempts.transactions import ATTEMPT, Transactions, Unbegun
 from ..logs import current
+from .problems import EndedItself, NoTransaction
+from .traced import TracedJournal
 
 _EMPTY = History()
 
@@ -78,8 +80,9 @@ class AsFlow:
         claim = running.claim
         definition = definition.at(claim.version)
         arguments = definition.decode(claim.payload, claim.version)
-        journal = FlowJournal(self, running)
-        running.on_cancel = journal.tell  # before the history is loaded: stopped here, it would end without undo
+        own = FlowJournal(self, running)
+        journal: Journal = own if running.tracing is None else TracedJournal(own, claim, running.tracing)
+        running.on_cancel = own.tell  # before the history is loaded: stopped here, it would end without undo
         history = await self.records.load(claim) if claim.generation > 1 else _EMPTY
         probe("run.before")
         past = Past(history)
@@ -223,14 +226,6 @@ class FlowJournal:
             probe("tx.before_commit")
         probe("tx.after_commit")
         return standing[claim.id]
-
-
-class NoTransaction(JournalFailed):
-    """No transaction could be started: the step was not called."""
-
-
-class EndedItself(JournalFailed):
-    """A step ended its transaction itself: what it wrote is not fenced."""
 
 
 _PIN_AND_CHECK = f"{PIN_PLANS}; select 1 where pg_catalog.current_setting('{ATTEMPT}', true) = '{{}}'"

@@ -18,6 +18,7 @@ from ...model.job import Claim
 from ...model.occurrences import Occurrences
 from ...model.outcome import DONE, AttemptFailed, Completed, Lost, Outcome, Snoozed
 from ...model.report import Report
+from ...model.tracing import Tracing
 from ...outbox.loading import load, read
 from ...outbox.routes import Route
 from ...probes import probe
@@ -29,6 +30,7 @@ from ..leases import ledger as marks
 from ..leases.ledger import Ledger
 from .connection import Connection
 from .losses import Losses
+from .traced import sender
 
 BYTES = 16 * 1024 * 1024
 """Most bytes of events that are loaded at once."""
@@ -51,11 +53,13 @@ class Relay:
         completer: Completer,
         occurrences: Occurrences,
         draining: asyncio.Event,
+        tracing: Tracing | None = None,
     ) -> None:
         self.route = route
         self._many = route.transport.bound(link) if isinstance(route.transport, Webhooks) else None
         """If the route has many destinations: what sends to each."""
         self._transport: Transport = self._many or route.transport
+        self._sender = sender(route.name, self._transport, tracing)
         self._link = link
         self._lease = lease
         self._window = window
@@ -277,7 +281,7 @@ class Relay:
         probe("relay.before_send")
         try:
             async with asyncio.timeout(SEND_WITHIN):
-                await self._transport.send(messages, self._settle)
+                await self._sender.send(messages, self._settle)
         except (Unreachable, Contended):
             raise  # of our database: `_send` handles it
         except Exception as raised:

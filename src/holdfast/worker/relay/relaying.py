@@ -42,6 +42,7 @@ class Relaying:
         draining: asyncio.Event,
     ) -> None:
         self._occurrences = occurrences
+        self._tracing = served.tracing
         self.routes = served.routes
         if len(self.routes) >= POSTS:
             raise ConfigurationError(
@@ -67,7 +68,9 @@ class Relaying:
     ) -> tuple[Claiming, Relay]:  # fmt: skip
         claim_link, key_link = self._links["claim routes"], self._links["keys of routes"]
         events = self._links[f"events of {route.name}"]  # of its own: one that waits for a lock holds up no other
-        relay = Relay(route, events, settings.lease, window, ledger, completer, self._occurrences, draining)
+        relay = Relay(
+            route, events, settings.lease, window, ledger, completer, self._occurrences, draining, self._tracing
+        )
         claimer = Claimer(claim_link, name, list(route.queues), KNOWN, settings.lease, route.ordered)
         claiming = Claiming(
             claimer, Shares(claim_link, name), (claim_link, key_link), relay, completer, settings, ledger,

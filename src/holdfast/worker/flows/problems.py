@@ -1,0 +1,13 @@
+"""What can go wrong around a step in a transaction, and is no failure of the step."""
+
+from __future__ import annotations
+
+from ...flow.machine import JournalFailed
+
+
+class NoTransaction(JournalFailed):
+    """No transaction could be started: the step was not called."""
+
+
+class EndedItself(JournalFailed):
+    """A step ended its transaction itself: what it wrote is not fenced."""

@@ -1,6 +1,6 @@
 """Recovery without an operator: chores that any worker may run, each at most once per interval across all of them.
 
-    sweep         expired leases: pending again, dead letters when no attempt is left, cancelled if they were asked to stop
+    sweep         expired leases: pending again, dead letters when no attempt is left, or cancelled
     bury          pending rows without an attempt left, and dead letters that hand-written SQL left half done
     archive       rows that hand-written SQL completed, and cancelled rows whose attempt died
     expire        rows that have expired while they wait, and that nobody claims

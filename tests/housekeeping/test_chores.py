@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,7 @@ from tests.support.workers import Inbox
 from holdfast.db.database import Database
 from holdfast.housekeeping import chores
 from holdfast.housekeeping.loop import Housekeeper
-from holdfast.model.occurrences import Occurrences
+from holdfast.model.occurrences import Occurrences, Subscriber, Swept
 from holdfast.worker.log_lines import LogLines
 
 
@@ -45,6 +45,22 @@ async def test_an_expired_lease_of_the_last_attempt_is_a_dead_letter_with_a_reas
     assert row["claimed_by"] is row["claimed_at"] is row["lease_expires_at"] is None
     assert "LeaseExpired" in row["last_error"]
     assert inbox.one("select count(*) from holdfast.dead_letter where dead_at is not null") == 1
+
+
+async def test_a_sweep_says_of_which_queue_and_kind_the_attempts_were(inbox: Inbox, keep: Keep) -> None:
+    heard: list[Swept] = []
+
+    class Hears(Subscriber):
+        def swept(self, rows: Sequence[Swept]) -> None:
+            heard.extend(rows)
+
+    ids = [claimed(inbox), claimed(inbox, attempts=5)]
+    inbox.rows("update holdfast.inbox set queue = 'mail', kind = 'send' where id = %s", ids[0])
+    await keep(occurrences=Occurrences(Hears())).round()
+    kind, queue = inbox.rows("select kind, queue from holdfast.inbox where id = %s", ids[1])[0].values()
+    assert {(row.id, row.status, row.queue, row.kind) for row in heard} == {
+        (ids[0], "pending", "mail", "send"), (ids[1], "dead_letter", queue, kind),
+    }  # fmt: skip
 
 
 async def test_a_valid_lease_is_never_touched(inbox: Inbox, house: Housekeeper) -> None:

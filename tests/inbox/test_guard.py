@@ -38,6 +38,7 @@ OTHERS = {
     "held": "reads",
     "confirm": "reads",
     "gone": "reads",
+    "names": "reads",
     "cancelled": "reads",
     "left": "reads",
     "outcomes": "reads",

@@ -18,7 +18,8 @@ def test_a_worker_page() -> None:
         {
             ("", ""): Attempts(lease_losses=2, retried=1),
             ("mail", "send"): Attempts(started=3, completed=2, dead=1, fenced=1, run=Histogram.of([0.5, 3000.0])),
-        }
+        },
+        {(("mail", "send"), "swept"): 1},
     ).decode()
     lines = page.splitlines()
     assert 'holdfast_attempts_started_total{queue="mail",kind="send"} 3' in lines
@@ -29,6 +30,7 @@ def test_a_worker_page() -> None:
     assert 'holdfast_run_seconds_bucket{queue="mail",kind="send",le="+Inf"} 2' in lines
     assert 'holdfast_run_seconds_count{queue="mail",kind="send"} 2' in lines
     assert 'holdfast_run_seconds_sum{queue="mail",kind="send"} 3000.5' in lines
+    assert 'holdfast_attempts_lost_total{queue="mail",kind="send",how="swept"} 1' in lines
     assert "holdfast_lease_losses_total 2" in lines
     assert "holdfast_fenced_writes_total 1" in lines
     assert page.endswith("\n")

@@ -42,7 +42,8 @@ def test_what_a_killed_process_had_counted_is_kept_and_reaches_the_minutes_once(
     os.kill(worker.child, signal.SIGKILL)
     fleet.inbox.wait(fleet.inbox.enqueue_many("quick", 5))
     wait_until(lambda: value(where, ENDED) == 25)
-    assert value(where, 'holdfast_attempts_ended_total{queue="",kind="",outcome="dead"} ') == 1
+    assert value(where, 'holdfast_attempts_ended_total{queue="default",kind="poison",outcome="dead"} ') == 1
+    assert value(where, 'holdfast_attempts_lost_total{queue="default",kind="poison",how="died"} ') == 1
     assert value(where, 'holdfast_attempts_started_total{queue="default",kind="quick"} ') == 25
     assert worker.drain() == 0
     assert fleet.inbox.one("select sum(completed) from holdfast.minutes where kind = 'quick'") == 25

@@ -186,6 +186,7 @@ HOT: dict[str, Expected] = {
     "inbox/hand_back_worker": Expected({"idx_inbox_stale_processing": "", **PKEY}, [("w1", [])]),
     "inbox/held": Expected(PKEY, [(IDS, GENERATIONS, "w1")]),
     "inbox/gone": Expected({**PKEY, **ARCHIVE}, [(IDS,)]),
+    "inbox/names": Expected(PKEY, [(IDS,)]),
     "inbox/confirm": Expected(ARCHIVE, [(IDS, GENERATIONS, "w1")]),
     # It holds only what was cancelled while running.
     "inbox/cancelled": Expected({"idx_inbox_cancel": ""}, [(["w1", "w2"],)]),

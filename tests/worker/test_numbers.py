@@ -130,14 +130,28 @@ def test_the_books_keep_what_a_process_counted_that_is_gone() -> None:
 
 def test_the_books_count_what_only_the_keeper_sees() -> None:
     books = Books()
-    hold = Hold("w1", uuid4(), 1)
-    books.lease_lost(hold)
-    books.recovered("w1", Report(retried=2, dead=[(hold, "")]))
-    books.swept([Swept(uuid4(), "w2", 1, status) for status in ("pending", "dead_letter", "failed")])
+    books.lease_lost(Hold("w1", uuid4(), 1))
+    books.died([Swept(uuid4(), "w1", 1, status, "mail", "send") for status in ("pending", "pending", "dead_letter")])
+    books.swept([Swept(uuid4(), "w2", 1, status, "mail", "send") for status in ("pending", "dead_letter", "failed")])
+    books.swept([Swept(uuid4(), "w2", 1, "pending", "mail", "other")])
     books.expired([Expired(uuid4(), "send", "mail")])
-    nobody = books.totals()["", ""]
-    assert (nobody.lease_losses, nobody.retried, nobody.dead, nobody.cancelled) == (1, 3, 2, 1)
-    assert books.totals()["mail", "send"].expired == 1
+    assert books.totals()["", ""].lease_losses == 1
+    sent = books.totals()["mail", "send"]
+    assert (sent.retried, sent.dead, sent.cancelled, sent.expired) == (3, 2, 1, 1)
+    assert books.lost == {
+        (("mail", "send"), "died"): 3, (("mail", "send"), "swept"): 3, (("mail", "other"), "swept"): 1,
+    }  # fmt: skip
+
+
+def test_the_books_keep_so_many_pairs_and_no_more() -> None:
+    books = Books()
+    for n in range(2 * boards.PAIRS):
+        books.swept([Swept(uuid4(), "w2", 1, "pending", "mail", f"kind {n}")])
+    books.swept([Swept(uuid4(), "w2", 1, "pending", "mail", "kind 0")])
+    assert len(books.totals()) == boards.PAIRS + 1
+    assert books.totals()["mail", "kind 0"].retried == 2
+    assert sum(attempts.retried for attempts in books.totals().values()) == 2 * boards.PAIRS + 1
+    assert books.lost[(OTHER, OTHER), "swept"] > boards.PAIRS
 
 
 def test_reconnects_belong_to_nobody() -> None:

@@ -94,7 +94,7 @@ async def sweep(turn: Turn) -> Done:
     rows = await turn.run("sweep", begun.at, begun.id, turn.now, BATCH)
     ((id, at, passed_over, *_),) = (row for row in rows if row["status"] is None)
     swept = [
-        Swept(row["id"], row["worker"], row["lease_generation"], row["status"])
+        Swept(row["id"], row["worker"], row["lease_generation"], row["status"], row["queue"], row["kind"] or "")
         for row in rows
         if row["status"] is not None
     ]

@@ -3,7 +3,7 @@
 --          have expired. It comes from an earlier answer of this turn: during an outage, this statement may arrive much
 --          later, when every lease has expired; $4 batch.
 -- Returns  one row first: the end of the batch if it was full (lease_expires_at, id), and the oldest lease that was locked
---          and passed over. Then, per row: id, status, worker and generation that lost it.
+--          and passed over. Then, per row: id, status, worker and generation that lost it, queue, kind.
 -- Locks    the rows, in order of id, skipping locked ones (their owner is writing about them); never waits.
 -- Index    idx_inbox_stale_processing, from the floor on.
 with found as materialized (
@@ -20,7 +20,7 @@ expired as materialized (
     select f.id from found f order by f.id
 ),
 locked as materialized (
-    select i.id, i.claimed_by, i.lease_generation, i.attempts
+    select i.id, i.claimed_by, i.lease_generation, i.attempts, i.queue, i.kind
     from expired e
     join holdfast.inbox i on i.id = any (array[e.id])
     where i.status::text = 'processing'
@@ -43,7 +43,7 @@ swept as materialized (
 )
 select l.id, l.lease_expires_at,
        (select min(f.lease_expires_at) from found f where f.id not in (select k.id from locked k)) as passed_over,
-       null::text as status, null::text as worker, null::bigint as lease_generation
+       null::text as status, null::text as worker, null::bigint as lease_generation, null::text as queue, null::text as kind
 from (select) as always
 left join lateral (
     select f.id, f.lease_expires_at
@@ -53,5 +53,6 @@ left join lateral (
     limit 1
 ) l on true
 union all
-select s.id, null, null, s.status, s.worker, s.generation
+select s.id, null, null, s.status, s.worker, s.generation, k.queue, k.kind
 from swept s
+join locked k on k.id = s.id

@@ -109,6 +109,13 @@ async def _drop(runner: Runner, held: Sequence[H], repeated: bool, report: Repor
     report.completed += completed
 
 
+async def names(runner: Runner, ids: Sequence[UUID]) -> dict[UUID, tuple[str, str]]:
+    """The queues and kinds of these rows."""
+    if not ids:
+        return {}
+    return {id: (queue, kind or "") for id, queue, kind in await runner.run("inbox", "names", ids)}
+
+
 async def _gone(runner: Runner, ids: Sequence[UUID]) -> list[UUID]:
     """Which of these jobs have completed and left no row: every other ending leaves one, as does a job that goes on."""
     return [row[0] for row in await runner.run("inbox", "gone", ids)]

@@ -12,8 +12,9 @@ Pair = tuple[str, str]
 """(queue, kind)"""
 
 
-def worker_page(totals: Mapping[Pair, Attempts]) -> bytes:
-    """Return what one supervisor and its processes have counted since it started."""
+def worker_page(totals: Mapping[Pair, Attempts], lost: Mapping[tuple[Pair, str], int] | None = None) -> bytes:
+    """Return what one supervisor and its processes have counted since it started. `lost`: attempts whose worker was
+    gone, by queue, kind and how."""
     pairs = sorted(totals.items())
     of = [(_labels(pair), attempts) for pair, attempts in pairs if any(pair)]
     return page(
@@ -21,13 +22,18 @@ def worker_page(totals: Mapping[Pair, Attempts]) -> bytes:
         family("attempts_started_total", "counter", "Attempts that began.", ((about, a.started) for about, a in of)),
         family(
             "attempts_ended_total", "counter",
-            "Attempts that ended, by outcome; without a queue: those whose worker was gone.",
+            "Attempts that ended, by outcome, also those whose worker was gone.",
             (
                 ((*_labels(pair), ("outcome", outcome)), value)
                 for pair, attempts in pairs
                 for outcome in ENDS
                 if (value := getattr(attempts, outcome)) or outcome in ("completed", "retried", "dead")
             ),
+        ),
+        family(
+            "attempts_lost_total", "counter",
+            "Attempts whose worker was gone: their lease expired (swept), or their process died (died).",
+            (((*_labels(pair), ("how", how)), value) for (pair, how), value in sorted((lost or {}).items())),
         ),
         histograms("run_seconds", "How long attempts ran.", ((about, a.run) for about, a in of)),
         histograms("pickup_seconds", "How long due jobs waited for their claim.",

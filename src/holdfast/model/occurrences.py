@@ -69,12 +69,14 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """A row whose lease expired, and its status since then."""
+    """A row whose lease expired, or whose process died, and its status since then."""
 
     id: UUID
     worker: str
     generation: int
     status: str
+    queue: str = ""
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +269,9 @@ class Subscriber:
 
     def recovered(self, worker: str, report: Report[Hold]) -> None:
         """What a process that died had started is written as failed, and the rest is handed back."""
+
+    def died(self, rows: Sequence[Swept]) -> None:
+        """These attempts ended with their process, and are written as failed."""
 
 
 class Occurrences(Subscriber):

@@ -12,9 +12,11 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
+from uuid import UUID
 
 import msgspec
 
@@ -28,8 +30,9 @@ from ..journal.writing import Writer
 from ..metrics.address import listen
 from ..model.availability import Availability
 from ..model.job import Hold
-from ..model.occurrences import Occurrences, Part
+from ..model.occurrences import Occurrences, Part, Swept
 from ..model.outcome import AttemptFailed
+from ..model.report import Report
 from ..ownership import members
 from ..worker.attempts.deciding import Around, process_gone
 from ..worker.exit_codes import CONFIGURATION
@@ -315,6 +318,7 @@ class WorkerPlace:
             if row.stage != marks.HELD
         ]
         failed = [outcome for _, outcome in endings if isinstance(outcome, AttemptFailed)]
+        of_failed = [hold.id for hold, outcome in endings if isinstance(outcome, AttemptFailed)]
         self._occurrences.process_died(pid, ledger.name, how, len(failed), sum(1 for _ in ledger.held()))
         if not ledger.name:
             return None  # it was never ready, and holds nothing
@@ -322,8 +326,11 @@ class WorkerPlace:
         while True:
             try:
                 await sessions.end(self._supervisor._link, [hold for hold, _ in endings])
+                # Before they are written: what is asked afterwards could fail, and the report would be lost.
+                names = await ending.names(self._supervisor._link, of_failed)
                 report = await ending.write(self._supervisor._link, endings)
                 self._occurrences.recovered(ledger.name, report)
+                self._occurrences.died(_died(endings, report, names))
                 if any(outcome.crashed for outcome in failed):
                     self._supervisor._isolation.ask()
                 await ending.hand_back_all(self._supervisor._link, ledger.name)
@@ -357,3 +364,18 @@ def _is_stopped(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
+
+def _died(endings: Sequence[Ending[Hold]], report: Report[Hold], names: Mapping[UUID, tuple[str, str]]) -> list[Swept]:
+    """The attempts that ended with their process, unless another worker had them already."""
+    dead, stopped = {hold.id for hold, _ in report.dead}, {hold.id for hold in report.stopped}
+    lost = {hold.id for hold in report.lost}
+    return [
+        Swept(
+            hold.id, hold.worker, hold.generation,
+            "dead_letter" if hold.id in dead else "failed" if hold.id in stopped else "pending",
+            *names.get(hold.id, ("", "")),
+        )
+        for hold, outcome in endings
+        if isinstance(outcome, AttemptFailed) and hold.id not in lost
+    ]  # fmt: skip

@@ -13,11 +13,10 @@ from ...db.database import Database
 from ...db.link import Link
 from ...errors import Contended, Unreachable
 from ...metrics import minutes
-from ...model.job import Hold, Holding
-from ...model.numbers import COUNTS, Attempts
+from ...model.job import Holding
+from ...model.numbers import COUNTS, OTHER, Attempts
 from ...model.occurrences import Expired, Subscriber, Swept
-from ...model.report import Report
-from .board import Board, Pair
+from .board import PAIRS, Board, Pair
 from .counting import NOBODY
 
 log = logging.getLogger("holdfast.keeper")
@@ -36,6 +35,8 @@ class Books(Subscriber):
         """Of the processes that live."""
         self._kept: Totals = {NOBODY: Attempts()}
         """Of those that have ended, and what we have heard ourselves."""
+        self.lost: dict[tuple[Pair, str], int] = {}
+        """Attempts whose worker was gone: "swept" if their lease expired, "died" if their process did."""
         self._stored: Totals = {}
         """What the minutes have."""
 
@@ -60,27 +61,33 @@ class Books(Subscriber):
     def lease_lost(self, held: Holding) -> None:
         self._kept[NOBODY].lease_losses += 1
 
-    def recovered(self, worker: str, report: Report[Hold]) -> None:
-        nobody = self._kept[NOBODY]
-        nobody.retried += report.retried
-        nobody.dead += len(report.dead)
-        nobody.cancelled += report.cancelled
+    def died(self, rows: Sequence[Swept]) -> None:
+        self._lose(rows, "died")
 
     def swept(self, rows: Sequence[Swept]) -> None:
-        nobody = self._kept[NOBODY]
-        for row in rows:
-            match row.status:
-                case "dead_letter":
-                    nobody.dead += 1
-                case "failed":
-                    nobody.cancelled += 1
-                case _:
-                    nobody.retried += 1
+        self._lose(rows, "swept")
 
     def expired(self, jobs: Sequence[Expired]) -> None:
         for job in jobs:
-            pair = job.queue, job.kind or ""
-            self._kept.setdefault(pair, Attempts()).expired += 1
+            self._of(job.queue, job.kind or "")[1].expired += 1
+
+    def _lose(self, rows: Sequence[Swept], how: str) -> None:
+        for row in rows:
+            pair, attempts = self._of(row.queue, row.kind)
+            self.lost[pair, how] = self.lost.get((pair, how), 0) + 1
+            match row.status:
+                case "dead_letter":
+                    attempts.dead += 1
+                case "failed":
+                    attempts.cancelled += 1
+                case _:
+                    attempts.retried += 1
+
+    def _of(self, queue: str, kind: str) -> tuple[Pair, Attempts]:
+        """The pair, and what is kept of it. A sweep finds jobs of other applications, too, so they may be many."""
+        full = len(self._kept) >= PAIRS and (queue, kind) not in self._kept
+        pair = (OTHER, OTHER) if full else (queue, kind)
+        return pair, self._kept.setdefault(pair, Attempts())
 
     # The minutes
 

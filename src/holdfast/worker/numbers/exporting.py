@@ -46,7 +46,7 @@ class Exporter:
             self._link.drop()
 
     async def _metrics(self) -> Page:
-        return Page(worker_page(self._books.totals()), content_type=CONTENT_TYPE)
+        return Page(worker_page(self._books.totals(), self._books.lost), content_type=CONTENT_TYPE)
 
     async def _installation(self) -> Page:
         return Page(installation_page(await numbers.gauges(self._link)), content_type=CONTENT_TYPE)

@@ -244,7 +244,8 @@ def test_the_page_in_a_browser(chromium: Chromium, play: Play) -> None:
 
 def test_whatever_was_pressed_the_results_are_true(database_url: str, tmp_path: Path) -> None:
     """Nothing runs any more when the orders stop: the demo undoes that, and counts."""
-    with start(tmp_path, "--seconds", "8", HOLDFAST_DATABASE_URL=database_url) as process:
+    # Long enough to press everything on a busy machine: when the orders stop, the buttons are refused.
+    with start(tmp_path, "--seconds", "20", HOLDFAST_DATABASE_URL=database_url) as process:
         (told,) = [line for line in wait_for_words(process, "orders come in") if "dashboard" in line]
         play = Play(told.partition("dashboard ")[2].partition("/#")[0], database_url)
         play.wait(lambda seen: seen["open"])

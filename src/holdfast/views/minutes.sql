@@ -51,6 +51,7 @@ waiting as (
     from (
         select c.at, c.of_queue, c.queue, pg_catalog.max(c.depth) as depth, pg_catalog.max(c.claim_age) as claim_age
         from chosen c
+        where c.depth is not null or c.claim_age is not null -- few rows have them, and the others need not be grouped
         group by c.at, c.of_queue, c.queue
     ) q
     group by q.at, q.of_queue

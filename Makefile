@@ -53,17 +53,27 @@ demo: $(VENV)/.runtime
 	@$(BIN)/holdfast demo $(ARGS)
 
 # The tests mostly wait for commits and leases, so several run at the same time, each on its own server.
-# The runs on an old server and through a pooler leave out tests that do not use that server; see tests/conftest.py.
+# The later runs leave out tests that do not use that server; see tests/conftest.py. With both an old server and a pooler,
+# one run goes through the pooler to the old server, and another takes the tests that are about sessions of the server.
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+OLD := HOLDFAST_TEST_POSTGRES=old
+POOLED := HOLDFAST_TEST_POOLER=1
 test: lint
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTARGS)
+	$(PYTEST) $(TESTARGS)
 ifneq ($(HOLDFAST_TEST_OLD_POSTGRES),)
-	HOLDFAST_TEST_POSTGRES=old $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(TESTARGS)
+ifneq ($(HOLDFAST_TEST_PGBOUNCER),)
+	$(OLD) $(POOLED) $(PYTEST) -m "not slow" $(TESTARGS)
+	$(OLD) $(PYTEST) -m "direct and not slow" $(TESTARGS)
+else
+	$(OLD) $(PYTEST) -m "not slow" $(TESTARGS)
+endif
 else
 	@echo 'Left out: the run on the oldest supported Postgres (HOLDFAST_TEST_OLD_POSTGRES is not set; see make help).'
-endif
 ifneq ($(HOLDFAST_TEST_PGBOUNCER),)
-	HOLDFAST_TEST_POOLER=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(TESTARGS)
-else
+	$(POOLED) $(PYTEST) -m "not slow" $(TESTARGS)
+endif
+endif
+ifeq ($(HOLDFAST_TEST_PGBOUNCER),)
 	@echo 'Left out: the run through PgBouncer (HOLDFAST_TEST_PGBOUNCER is not set; see make help).'
 endif
 

@@ -14,11 +14,11 @@ from .turns import turns
 
 
 async def run(ground: Ground, results: Results, full: bool) -> None:
-    jobs = 400_000 if full else 60_000
+    jobs = 400_000 if full else 100_000
     rates: dict[str, list[float]] = {"on": [], "off": []}
     used: dict[str, list[float]] = {"on": [], "off": []}
     scrapes: list[float] = []
-    for name in turns(10 if full else 5, rates):
+    for name in turns(10 if full else 11, rates):
         async with ground.database() as url, connected(url) as watch:
             await fill(watch, jobs)
             await settle(watch)

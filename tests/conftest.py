@@ -51,6 +51,8 @@ hypothesis.settings.load_profile("busy machine")
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and (problem := unusable()) is not None:
         raise pytest.UsageError(problem)  # one plain sentence, before any process that runs tests is started
+    # The tests start thousands of Python processes. Without compiled modules, each would compile all of Holdfast.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if wants_pooler():
         os.environ["HOLDFAST_POOLER"] = "1"  # for every application, in this process and in those it starts
 

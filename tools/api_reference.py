@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import griffe
@@ -186,6 +187,7 @@ LONG = 100
 """Characters of a signature above which each parameter gets a line."""
 
 
+@cache
 def page() -> str:
     """Return the whole page."""
     library = griffe.load("holdfast", search_paths=[ROOT / "src"])

@@ -1,11 +1,12 @@
-"""Holdfast: durable work in Postgres, for Python."""
+"""Holdfast: durable work in Postgres, for Python.
 
+Most names are imported when they are used: a command that needs no database starts without a driver for one, and
+a producer without what only operators need.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .app import Holdfast
-from .context import Context, StepContext, TxContext
-from .db.acting import acting_as
-from .definitions import TaskOptions
 from .errors import (
     Cancelled,
     ChildFailed,
@@ -29,37 +30,42 @@ from .errors import (
     Unreachable,
     UnsafeServer,
 )
-from .flow.flow import Flow
-from .instances import InstanceState, Signalled, SignalState, StepState
-from .job import Job
-from .journal.story import Incident
-from .making import EnqueueOptions
-from .middleware import CallNext, CallNextSync
-from .model.backoff import Backoff
-from .model.event import Event
-from .model.explanation import Explanation, Reason
-from .model.finding import Finding
-from .model.keys import substream
-from .model.limits import Limits
-from .model.outcome import Fail, Retry, Snooze
-from .model.terms import NewJob
-from .outbox.publish import Published
-from .publishing import PublishOptions
-from .receiving.asgi import Receiver
-from .receiving.storing import Received
-from .reception import EventOptions, EventTask
-from .schedules.operating import ScheduleState
-from .scheduling import ScheduleOptions
-from .tables import Sleep, Step, Wait
-from .tasks import Task
 from .version import __version__
-from .views.questions import DeadGroup, JobFilter, JobState
-from .webhooks.operating import EndpointAttempt, EndpointState, NewEndpoint, Recovered
-from .worker.settings import WorkerOptions
-from .workflows import Instance, StartOptions, Workflow, WorkflowOptions
 
 if TYPE_CHECKING:
+    from .app import Holdfast
+    from .context import Context, StepContext, TxContext
+    from .db.acting import acting_as
+    from .definitions import TaskOptions
+    from .flow.flow import Flow
+    from .instance_states import InstanceState, SignalState, StepState
+    from .instances import Signalled
+    from .job import Job
+    from .journal.story import Incident
+    from .making import EnqueueOptions
+    from .middleware import CallNext, CallNextSync
+    from .model.backoff import Backoff
+    from .model.event import Event
+    from .model.explanation import Explanation, Reason
+    from .model.finding import Finding
+    from .model.keys import substream
+    from .model.limits import Limits
+    from .model.outcome import Fail, Retry, Snooze
+    from .model.terms import NewJob
+    from .outbox.publish import Published
+    from .publishing import PublishOptions
+    from .receiving.asgi import Receiver
+    from .receiving.storing import Received
+    from .reception import EventOptions, EventTask
+    from .schedules.operating import ScheduleState
+    from .scheduling import ScheduleOptions
+    from .tables import Sleep, Step, Wait
+    from .tasks import Task
+    from .views.questions import DeadGroup, JobFilter, JobState
+    from .webhooks.operating import EndpointAttempt, EndpointState, NewEndpoint, Recovered
     from .worker.embedded import EmbeddedWorker
+    from .worker.settings import WorkerOptions
+    from .workflows import Instance, StartOptions, Workflow, WorkflowOptions
 
 __all__ = [
     "Backoff",
@@ -139,10 +145,70 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Load the worker's engine only where it is named: producers do not need it."""
-    if name == "EmbeddedWorker":
-        from .worker.embedded import EmbeddedWorker
+_LATER = {
+    "Backoff": ".model.backoff",
+    "CallNext": ".middleware",
+    "CallNextSync": ".middleware",
+    "Context": ".context",
+    "DeadGroup": ".views.questions",
+    "EmbeddedWorker": ".worker.embedded",
+    "EndpointAttempt": ".webhooks.operating",
+    "EndpointState": ".webhooks.operating",
+    "EnqueueOptions": ".making",
+    "Event": ".model.event",
+    "EventOptions": ".reception",
+    "EventTask": ".reception",
+    "Explanation": ".model.explanation",
+    "Fail": ".model.outcome",
+    "Finding": ".model.finding",
+    "Flow": ".flow.flow",
+    "Holdfast": ".app",
+    "Incident": ".journal.story",
+    "Instance": ".workflows",
+    "InstanceState": ".instance_states",
+    "Job": ".job",
+    "JobFilter": ".views.questions",
+    "JobState": ".views.questions",
+    "Limits": ".model.limits",
+    "NewEndpoint": ".webhooks.operating",
+    "NewJob": ".model.terms",
+    "PublishOptions": ".publishing",
+    "Published": ".outbox.publish",
+    "Reason": ".model.explanation",
+    "Received": ".receiving.storing",
+    "Receiver": ".receiving.asgi",
+    "Recovered": ".webhooks.operating",
+    "Retry": ".model.outcome",
+    "ScheduleOptions": ".scheduling",
+    "ScheduleState": ".schedules.operating",
+    "SignalState": ".instance_states",
+    "Signalled": ".instances",
+    "Sleep": ".tables",
+    "Snooze": ".model.outcome",
+    "StartOptions": ".workflows",
+    "Step": ".tables",
+    "StepContext": ".context",
+    "StepState": ".instance_states",
+    "Task": ".tasks",
+    "TaskOptions": ".definitions",
+    "TxContext": ".context",
+    "Wait": ".tables",
+    "WorkerOptions": ".worker.settings",
+    "Workflow": ".workflows",
+    "WorkflowOptions": ".workflows",
+    "acting_as": ".db.acting",
+    "substream": ".model.keys",
+}
+"""Where names are that are imported when they are used."""
 
-        return EmbeddedWorker
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker is to find names that do not exist
+
+    def __getattr__(name: str) -> Any:
+        if name in _LATER:
+            found = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
+            return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

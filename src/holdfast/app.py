@@ -31,12 +31,9 @@ from .model.terms import NewJob
 from .model.tracing import Tracing
 from .outbox.routes import Route
 from .publishing import EventVerbs
-from .receiving.consuming import Consumed
 from .reception import ReceptionVerbs
-from .schedules.declared import Declared
 from .scheduling import ScheduleVerbs
 from .sending import send_many
-from .tables import Sleep, Step, Wait, compiled
 from .tasks import AllOnAsync, AllOnSync, Task, TaskDecorator, jobs_of
 from .worker.settings import WorkerOptions, WorkerSettings
 from .workflows import Workflow, WorkflowDecorator, WorkflowOptions, check_versions, declare, register
@@ -44,6 +41,9 @@ from .workflows import Workflow, WorkflowDecorator, WorkflowOptions, check_versi
 if TYPE_CHECKING:
     from .dashboard.application import Dashboard
     from .dashboard.settings import Auth
+    from .receiving.consuming import Consumed
+    from .schedules.declared import Declared
+    from .tables import Sleep, Step, Wait
     from .tasks import ContextTask, PlainTask, TxTask
     from .worker.embedded import EmbeddedWorker
 
@@ -220,6 +220,8 @@ class Holdfast(ReceptionVerbs, ScheduleVerbs, InstanceVerbs, EventVerbs, Endpoin
         await shipping.options(id="shipping:1").start(order_id=1)
         ```
         """
+        from .tables import compiled  # most applications have none
+
         return register(self, compiled(name, version, steps, earlier or {}, options))
 
     @overload

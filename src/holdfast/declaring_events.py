@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
-from . import event_data
-from .contracts.asyncapi import Contract
 from .contracts.types import EventType, EventTypes, called
 from .errors import ConfigurationError, InvalidInput
+from .lazy import LazyModule
 from .model.limits import check_int, check_name
+
+if TYPE_CHECKING:
+    from . import event_data
+    from .contracts import asyncapi
+    from .contracts.asyncapi import Contract
+else:
+    asyncapi = LazyModule("holdfast.contracts.asyncapi")
+    event_data = LazyModule("holdfast.event_data")
 
 AnyClass = TypeVar("AnyClass", bound=type)
 
@@ -72,11 +79,11 @@ class EventDeclarations:
 def contracts_of(event_types: EventTypes) -> list[Contract]:
     """All contracts of an application: of the types that it publishes, and of those that its handlers consume."""
     published = [
-        Contract(role="published", type=each.type, version=each.version, schema=each.schema)
+        asyncapi.Contract(role="published", type=each.type, version=each.version, schema=each.schema)
         for each in event_types.values()
     ]
     consumed = [
-        Contract(
+        asyncapi.Contract(
             role="consumed", source=source, type=type, version=version,
             schema=event_data.schema_of(called(type, version), python, consumed=True),
         )

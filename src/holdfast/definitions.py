@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import partial
@@ -42,8 +41,7 @@ class Runs(Enum):
     AS_FLOW = "replayed from its steps"
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(msgspec.Struct, frozen=True):
     """A task as the worker sees it."""
 
     kind: str
@@ -77,8 +75,8 @@ class Definition:
     make_key: Callable[..., str] | None = None
     key_names: tuple[str, ...] = ()
     """The arguments that `make_key` takes."""
-    upcasts: dict[int, Upcast] = field(default_factory=dict)
-    earlier: dict[int, Definition] = field(default_factory=dict)
+    upcasts: dict[int, Upcast] = msgspec.field(default_factory=dict)
+    earlier: dict[int, Definition] = msgspec.field(default_factory=dict)
     """Of a workflow: its code of earlier versions, for instances that began with them."""
     undo_on_failure: bool = False
     """Of a workflow: undo its finished steps when one is out of attempts, instead of waiting for an operator."""

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from .errors import InvalidInput
+from .lazy import LazyModule
 from .model.durations import Duration
 from .model.limits import check_flag, check_instant, check_int
 from .operating import OperatorVerbs
-from .webhooks import operating as endpoints
-from .webhooks.addresses import Policy
-from .webhooks.operating import OVERLAP, EndpointAttempt, EndpointState, NewEndpoint, Recovered
-from .webhooks.transport import Webhooks
 
+if TYPE_CHECKING:
+    from .webhooks import addresses, transport
+    from .webhooks import operating as endpoints
+    from .webhooks.addresses import Policy
+    from .webhooks.operating import EndpointAttempt, EndpointState, NewEndpoint, Recovered
+    from .webhooks.transport import Webhooks
+else:
+    addresses = LazyModule("holdfast.webhooks.addresses")
+    endpoints = LazyModule("holdfast.webhooks.operating")
+    transport = LazyModule("holdfast.webhooks.transport")
+
+OVERLAP = 24 * 3600.0
+"""Seconds for which the old secret stays valid after a rotation."""
 Since = datetime | Duration
 
 
@@ -47,7 +58,7 @@ class EndpointVerbs(OperatorVerbs):
         check_flag("ordered", ordered)
         return await endpoints.add(
             self._calls, url, types=types, tenant=tenant, ordered=ordered, description=description, secret=secret,
-            policy=policy if policy is not None else Policy(),
+            policy=policy if policy is not None else addresses.Policy(),
         )  # fmt: skip
 
     def add_endpoint_sync(
@@ -177,7 +188,7 @@ class EndpointVerbs(OperatorVerbs):
         print(attempt.status, attempt.error)
         ```
         """
-        return await endpoints.test(self._calls, id, webhooks if webhooks is not None else Webhooks())
+        return await endpoints.test(self._calls, id, webhooks if webhooks is not None else transport.Webhooks())
 
     def test_endpoint_sync(self, id: UUID, webhooks: Webhooks | None = None) -> EndpointAttempt:
         """As `test_endpoint`, for code that does not await."""

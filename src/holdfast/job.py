@@ -7,10 +7,10 @@ from uuid import UUID
 
 from .errors import ConfigurationError, NotFound
 from .model.durations import Duration
-from .views.questions import JobState
 
 if TYPE_CHECKING:
     from .operating import OperatorVerbs
+    from .views.questions import JobState
 
 
 class Job:

@@ -19,9 +19,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Literal, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from .context import Context
 from .definitions import Definition, Runs
@@ -62,8 +64,7 @@ _AN = {"async": "an async", "sync": "a sync"}
 _STOPS = (LeaseLost, Cancelled, Timeout, asyncio.CancelledError)
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(msgspec.Struct, frozen=True):
     """A registered middleware."""
 
     function: Callable[..., Any]

@@ -5,25 +5,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from uuid import UUID
 
 from .calls import Calls
 from .db.database import Database
 from .definitions import OnFailure, skips
 from .errors import NotFound
-from .explaining import explain
 from .inbox import operating as jobs
-from .journal import reading as journal
-from .journal.story import Incident
+from .lazy import LazyModule
 from .model.durations import Duration, seconds
-from .model.explanation import Explanation
-from .model.finding import Finding
 from .model.limits import check_flag, check_instant, check_int, check_name
 from .ownership import members
 from .queues import operating as queues
 from .schema import migrate
-from .views.questions import DeadGroup, JobFilter, JobState, find_arguments, job_state
+
+if TYPE_CHECKING:
+    from . import explaining
+    from .doctor import running as doctor
+    from .journal import reading as journal
+    from .journal.story import Incident
+    from .model.explanation import Explanation
+    from .model.finding import Finding
+    from .views import questions
+    from .views.questions import DeadGroup, JobFilter, JobState
+else:
+    doctor = LazyModule("holdfast.doctor.running")
+    explaining = LazyModule("holdfast.explaining")
+    journal = LazyModule("holdfast.journal.reading")
+    questions = LazyModule("holdfast.views.questions")
 
 SKEW = timedelta(minutes=1)
 """The database's clock may be ahead of ours: what has just happened must not be missed."""
@@ -62,7 +72,7 @@ class OperatorVerbs:
         ```
         """
         row = await self._job_row(id)
-        return job_state(row, await self.explain(id))
+        return questions.job_state(row, await self.explain(id))
 
     async def _job_row(self, id: UUID) -> dict[str, Any]:
         rows = await self._calls.run("views", "job", id)
@@ -87,7 +97,7 @@ class OperatorVerbs:
         print(explanation.answer.sentence)
         ```
         """
-        return await explain(self._calls, self._database, id)
+        return await explaining.explain(self._calls, self._database, id)
 
     def explain_sync(self, id: UUID | str) -> Explanation:
         """As `explain`, for code that does not await."""
@@ -103,9 +113,7 @@ class OperatorVerbs:
             print(finding.level, finding.name, finding.sentence)
         ```
         """
-        from .doctor.running import examine  # applications seldom need it
-
-        return await examine(self._database, checks)
+        return await doctor.examine(self._database, checks)
 
     def doctor_sync(self, *checks: str) -> list[Finding]:
         """As `doctor`, for code that does not await."""
@@ -196,7 +204,7 @@ class OperatorVerbs:
         ids = await hf.find_jobs(status="dead_letter", queue="mail", since="1d", limit=100)
         ```
         """
-        return sorted(row[0] for row in await self._calls.run("views", "find", *find_arguments(filters)))
+        return sorted(row[0] for row in await self._calls.run("views", "find", *questions.find_arguments(filters)))
 
     def find_jobs_sync(self, **filters: Unpack[JobFilter]) -> list[UUID]:
         """As `find_jobs`, for code that does not await."""
@@ -213,7 +221,7 @@ class OperatorVerbs:
         ```
         """
         rows = await self._calls.run("views", "dead_groups", check_int("limit", limit, 1, 10_000), COUNTED)
-        return [DeadGroup(**dict(row)) for row in rows]
+        return [questions.DeadGroup(**dict(row)) for row in rows]
 
     def dead_groups_sync(self, *, limit: int = 200) -> list[DeadGroup]:
         """As `dead_groups`, for code that does not await."""

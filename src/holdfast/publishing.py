@@ -16,13 +16,13 @@ from .db.callers import Caller, Operation
 from .db.database import Connection, Database
 from .definitions import OnFailure, skips
 from .errors import ConfigurationError, InvalidInput
+from .lazy import LazyModule
 from .model import payload as payloads
 from .model.backoff import Backoff
 from .model.event import is_header_name, with_headers
 from .model.ids import new_id
 from .model.limits import check_instant, check_int, check_key, check_text
 from .model.tracing import Tracing
-from .outbox import operating
 from .outbox import routes as outbox_routes
 from .outbox.publish import NewEvent, Published, publish
 from .outbox.routes import MAX_ATTEMPTS, RETRY, TYPE, Route, check_patterns, check_route_name
@@ -30,6 +30,9 @@ from .transports import Transport
 
 if TYPE_CHECKING:
     from .app import Holdfast
+    from .outbox import operating
+else:
+    operating = LazyModule("holdfast.outbox.operating")
 
 
 class PublishOptions(TypedDict, total=False):

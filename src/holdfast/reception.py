@@ -15,22 +15,32 @@ from .contracts.types import EventTypes
 from .db.link import backoff
 from .definitions import Definition, OnFailure, Upcast, define
 from .errors import ConfigurationError, Contended, InvalidInput, Unreachable
+from .lazy import LazyModule
 from .model.backoff import Backoff, RetryFunction
 from .model.durations import Duration, seconds
 from .model.event import Event
 from .model.terms import Terms
 from .operating import OperatorVerbs
-from .receiving.arrivals import Arrival, Source, check_source, kind_of, queue_of
-from .receiving.asgi import Receiver
-from .receiving.consuming import Consumed
-from .receiving.gathering import Gathering
-from .receiving.requests import Headers, Secrets, check_secrets, current, plain, verified
-from .receiving.storing import Received, store
 from .tasks import Task
-from .transports.consuming import Consumer
 
 if TYPE_CHECKING:
     from .app import Holdfast
+    from .receiving import arrivals, asgi, consuming, gathering, requests, storing
+    from .receiving.arrivals import Arrival, Source
+    from .receiving.asgi import Receiver
+    from .receiving.consuming import Consumed
+    from .receiving.requests import Headers, Secrets
+    from .receiving.storing import Received
+    from .transports import consuming as transports
+    from .transports.consuming import Consumer
+else:
+    arrivals = LazyModule("holdfast.receiving.arrivals")
+    asgi = LazyModule("holdfast.receiving.asgi")
+    consuming = LazyModule("holdfast.receiving.consuming")
+    gathering = LazyModule("holdfast.receiving.gathering")
+    requests = LazyModule("holdfast.receiving.requests")
+    storing = LazyModule("holdfast.receiving.storing")
+    transports = LazyModule("holdfast.transports.consuming")
 
 R = TypeVar("R")
 
@@ -121,8 +131,8 @@ def define_handler(function: Callable[..., Any], type: str, source: str, options
     if not type or not isinstance(typing.cast(object, type), str):
         raise ConfigurationError(f"type: expected the type of an event, such as 'order.paid', got {type!r}")
     try:
-        kind = kind_of(check_source(source), type)
-        definition = define(function, name=kind, **{"queue": queue_of(source), **options})  # type: ignore[arg-type]
+        kind = arrivals.kind_of(arrivals.check_source(source), type)
+        definition = define(function, name=kind, **{"queue": arrivals.queue_of(source), **options})  # type: ignore[arg-type]
     except InvalidInput as error:
         raise ConfigurationError(str(error)) from None
     fields = [each for each in msgspec.structs.fields(definition.arguments) if each.name != "type_"]
@@ -212,8 +222,12 @@ class ReceptionVerbs(OperatorVerbs):
         within = seconds(timeout, "timeout")
         if not within:
             raise ConfigurationError(f"timeout: expected a duration above zero, got {timeout!r}")
-        return Receiver(
-            named, check_secrets(secrets), Gathering(partial(self._keep, named)).keep, self._calls.close, within
+        return asgi.Receiver(
+            named,
+            requests.check_secrets(secrets),
+            gathering.Gathering(partial(self._keep, named)).keep,
+            self._calls.close,
+            within,
         )
 
     async def receive(self, *, source: str, secrets: Secrets, headers: Headers, body: bytes) -> Received:
@@ -229,7 +243,8 @@ class ReceptionVerbs(OperatorVerbs):
         named = self._source(source)
         if not isinstance(body, bytes):
             raise InvalidInput("body", f"expected the raw bytes of the request, got a {body.__class__.__name__}")
-        arrival = verified(named, plain(headers), body, await current(check_secrets(secrets)))
+        given = await requests.current(requests.check_secrets(secrets))
+        arrival = requests.verified(named, requests.plain(headers), body, given)
         return (await self._keep(named, [arrival]))[0]
 
     def receive_sync(self, *, source: str, secrets: Secrets, headers: Headers, body: bytes) -> Received:
@@ -246,7 +261,7 @@ class ReceptionVerbs(OperatorVerbs):
         hf.consume(consumer, source="shop")  # such as NatsConsumer(…), RedisConsumer(…), RabbitMQConsumer(…)
         ```
         """
-        if not isinstance(consumer, Consumer):
+        if not isinstance(consumer, transports.Consumer):
             raise ConfigurationError(
                 f"consumer: expected one such as NatsConsumer(…), got a {consumer.__class__.__name__}; to write your "
                 "own, see holdfast.transports.consuming.Consumer"
@@ -256,11 +271,11 @@ class ReceptionVerbs(OperatorVerbs):
             raise ConfigurationError(
                 f"consumer: {consumer.shown} is there already; make one for each call of consume()"
             )
-        self.consumers.append(Consumed(consumer, named))
+        self.consumers.append(consuming.Consumed(consumer, named))
 
     def _source(self, source: str) -> Source:
         """The source of this name, with the terms of its handlers."""
-        return Source(check_source(source), self._terms_of_handler)
+        return arrivals.Source(arrivals.check_source(source), self._terms_of_handler)
 
     def _terms_of_handler(self, kind: str) -> Terms | None:
         task = self.tasks.get(kind)
@@ -269,16 +284,16 @@ class ReceptionVerbs(OperatorVerbs):
     def _queues_of_sources(self) -> set[str]:
         """Where messages wait whose type has no handler. A worker serves them, to name what waits there."""
         handled = {kind.partition("/")[0] for kind, task in self.tasks.items() if isinstance(task, EventTask)}
-        return {queue_of(source) for source in handled} | {each.queue for each in self.consumers}
+        return {arrivals.queue_of(source) for source in handled} | {each.queue for each in self.consumers}
 
-    async def _keep(self, source: Source, arrivals: Sequence[Arrival]) -> list[Received]:
+    async def _keep(self, source: Source, messages: Sequence[Arrival]) -> list[Received]:
         """Store messages. It is safe to retry: a try whose answer was lost has stored the same messages."""
         failures = 0
         try:
             async with asyncio.timeout(STORED_WITHIN):
                 while True:
                     try:
-                        return await store(self._calls, source, arrivals)
+                        return await storing.store(self._calls, source, messages)
                     except (Unreachable, Contended):
                         failures += 1
                         if failures == 5:

@@ -5,20 +5,29 @@ from __future__ import annotations
 import typing
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from .errors import ConfigurationError, InvalidInput
 from .job import Job
+from .lazy import LazyModule
 from .making import EnqueueOptions, Maker, check_options
 from .model.durations import Duration
 from .model.limits import check_name
 from .operating import OperatorVerbs
-from .schedules import operating as schedules
-from .schedules.declared import Declared, checked_plan
-from .schedules.operating import ScheduleState
-from .schedules.policy import Missed
-from .schedules.timing import Timing, timing
 from .tasks import Task
+
+if TYPE_CHECKING:
+    from .schedules import declared as declaring
+    from .schedules import operating as schedules
+    from .schedules import timing
+    from .schedules.declared import Declared
+    from .schedules.operating import ScheduleState
+    from .schedules.policy import Missed
+    from .schedules.timing import Timing
+else:
+    declaring = LazyModule("holdfast.schedules.declared")
+    schedules = LazyModule("holdfast.schedules.operating")
+    timing = LazyModule("holdfast.schedules.timing")
 
 AnyTask = TypeVar("AnyTask", bound=Task[Any, Any])
 
@@ -80,7 +89,7 @@ def scheduled(
     app: ScheduleVerbs, name: str | None, cron: object, every: Duration | None, tz: object, options: ScheduleOptions
 ) -> Scheduled:
     """The decorator; raises `ConfigurationError` for a timing or options that cannot work."""
-    return Scheduled(app, name, _configured(timing, cron, every, tz), options)
+    return Scheduled(app, name, _configured(timing.timing, cron, every, tz), options)
 
 
 def declare(task: Task[Any, Any], name: str | None, when: Timing, options: ScheduleOptions) -> Declared:
@@ -102,7 +111,7 @@ def declare(task: Task[Any, Any], name: str | None, when: Timing, options: Sched
     if isinstance(enqueue.get("expires"), datetime):
         raise InvalidInput("expires", "of a schedule, expected a duration such as '10m', got a time")
     job = Maker(task._app.limits, task.definition, enqueue).one((), dict(args))
-    return Declared.of_job(checked_plan(name or task.definition.kind, when, **planned), job)
+    return declaring.Declared.of_job(declaring.checked_plan(name or task.definition.kind, when, **planned), job)
 
 
 def _configured(make: Any, *arguments: Any) -> Any:
@@ -165,7 +174,9 @@ class ScheduleVerbs(OperatorVerbs):
         await hf.schedule("report for tenant 7", send_report, cron="30 6 * * *", args={"region": "us"})
         ```
         """
-        await schedules.put(self._calls, declare(task, check_name("name", name), timing(cron, every, tz), options))
+        await schedules.put(
+            self._calls, declare(task, check_name("name", name), timing.timing(cron, every, tz), options)
+        )
         return await schedules.state(self._calls, name)
 
     def schedule_sync(

@@ -1,11 +1,11 @@
 """The settings of a worker have one source: Python, the command line, the environment and the page agree with it."""
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import click
 import pytest
+from msgspec.structs import fields
 
 from holdfast import ConfigurationError, InvalidInput, WorkerOptions
 from holdfast.cli.worker import command

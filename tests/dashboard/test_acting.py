@@ -1,12 +1,12 @@
 """What people do on the pages reaches the installation, and what happens there reaches the pages."""
 
 import asyncio
-import time
 
 from playwright.async_api import Page, expect
 from tests.dashboard.filling import HOSTILE, SECRET, bury, fill
 from tests.dashboard.serving import TOKEN, dashboard
 from tests.support.browser import Chromium, shot
+from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import until
 from tests.support.workers import Inbox
 
@@ -27,21 +27,19 @@ def test_pause_resume_and_live_updates(chromium: Chromium, inbox: Inbox) -> None
         await expect(page.get_by_role("button", name="Pause queue mail")).to_be_visible()
         # Somebody else pauses it, and a job comes; the page has not been touched.
         inbox.rows("update holdfast.queues set paused_at = now() where name = 'mail'")
-        began = time.monotonic()
+        watch = Stopwatch()
         await expect(page.get_by_role("button", name="Resume queue mail")).to_be_visible()
-        assert time.monotonic() - began < SOON
+        watch.check(SOON, "an update")
         await page.goto(f"{page.url.partition('#')[0]}#/")
         needs = page.get_by_role("link", name="queue mail is paused")
         await expect(needs).to_be_visible()
         took = []
-        for paused in (False, True) * 10:
+        for paused in (False, True) * 3:
             inbox.rows("update holdfast.queues set paused_at = case when %s then now() end where name = 'mail'", paused)
-            began = time.monotonic()
+            watch = Stopwatch()
             await expect(needs).to_be_visible(visible=paused, timeout=SOON * 1000)
-            took.append(time.monotonic() - began)
-            if took[-1] < 1.0:
-                return
-        raise AssertionError(f"{took}: this host may be busy, but not always")
+            took.append(watch.taken())
+        assert max(taken.own for taken in took) < 1.0, "; ".join(map(str, took))
 
     with dashboard(inbox.url, user="ann@web-1") as address:
         chromium.visit(f"{address}/#/queues", story)

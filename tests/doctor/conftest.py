@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
+from tests.support.causes import promised
 from tests.support.databases import SETTINGS, new_server
 from tests.support.pooler import database_at
 
@@ -29,6 +30,8 @@ class Ward:
     hf: Holdfast
     _connection: psycopg.Connection[dict[str, Any]] = field(repr=False)
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
+    said: list[Finding] = field(default_factory=list, repr=False)
+    """What the doctor has found in this test."""
 
     def rows(self, statement: str, *arguments: object) -> list[dict[str, Any]]:
         cursor = self._connection.execute(sql.SQL(statement), arguments or None)
@@ -37,6 +40,7 @@ class Ward:
     def find(self, check: str) -> Finding:
         (finding,) = self.hf.doctor_sync(check)
         assert finding.name == check
+        self.said.append(finding)
         return finding
 
     def level(self, check: str) -> str:
@@ -71,7 +75,7 @@ class Ward:
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A notification may take as long as a busy machine needs."""
+    """A notification may take as long as a busy machine needs, where this is not the point."""
     monkeypatch.setattr(notify, "WARN", 20.0)
     monkeypatch.setattr(notify, "NONE", 30.0)
 
@@ -97,8 +101,19 @@ def shared(own_postgres: str) -> Iterator[Ward]:
 
 
 @pytest.fixture
-def ward(shared: Ward) -> Iterator[Ward]:
+def ward(shared: Ward, request: pytest.FixtureRequest) -> Iterator[Ward]:
+    shared.said.clear()
     yield shared
     shared._stack.close()
     for table in ("workers", "inbox", "queues", "chores"):
         shared.rows(f"delete from holdfast.{table}")
+    check_promise(request, shared.said)
+
+
+def check_promise(request: pytest.FixtureRequest, said: list[Finding]) -> None:
+    """Fail unless the doctor has found what the test is marked with: "check: level: some words"."""
+    for promise in sorted(promised(request)):
+        name, level, words = promise.split(": ", 2)
+        assert any((each.name, each.level) == (name, level) and words in each.sentence for each in said), (
+            f"the doctor never found {promise!r}, which this test is marked with"
+        )

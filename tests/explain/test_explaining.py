@@ -1,4 +1,7 @@
-"""Every reason that explain names, made for real: the answer while it holds, and after it is gone."""
+"""What explain says, in which words and in which order, about rows that are written for the purpose.
+
+Each cause is brought about for real in `real/`. Here are the combinations and the words that would take long there.
+"""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What workflow instances and deliveries wait for, made for real."""
+"""What workflow instances and deliveries wait for, step by step, without a worker; with one, see `real/`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -39,9 +38,7 @@ def test_a_worker_drains_when_the_registry_says_so(fleet: Fleet, tmp_path: Path)
     fleet.wait_seen(held, "started")
     wait_until(lambda: fleet.inbox.count(behind, "processing") > 0)
     drain(fleet.inbox, name)
-    asked = time.monotonic()
-    fleet.inbox.wait(behind, "pending")
-    assert time.monotonic() - asked < HEARTBEAT + 6  # some for a busy machine; the usual heartbeat takes ten
+    fleet.inbox.wait(behind, "pending", seconds=HEARTBEAT + 1)
     (before,) = fleet.inbox.rows("select last_seen_at from holdfast.workers")
     wait_until(lambda: fleet.inbox.rows("select last_seen_at from holdfast.workers")[0] != before)
     assert fleet.inbox.workers() == {name: "draining"}  # through heartbeats, too

@@ -37,4 +37,4 @@ def test_a_supervisor_stopped_in_the_middle_of_a_sweep_holds_it_no_longer_than_a
     wait_until(marker.exists)
     assert not fleet.inbox.rows(swept)
     fleet.start(lease=2)
-    wait_until(lambda: bool(fleet.inbox.rows(swept)), seconds=2 + 10)  # a lease, and a busy machine
+    wait_until(lambda: bool(fleet.inbox.rows(swept)), seconds=2 + 4)  # a lease, and rounds of housekeeping

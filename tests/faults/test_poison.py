@@ -64,7 +64,7 @@ def test_a_suspect_that_nobody_here_can_run_does_not_hold_up_the_others(fleet: F
     held = fleet.inbox.enqueue("hold", gate=str(gate))
     fleet.start(lease=60)
     fleet.wait_seen(held, "started")
-    fleet.inbox.wait(fleet.inbox.enqueue_many("quick", 200), seconds=9)  # going quiet would take ten
+    fleet.inbox.wait(fleet.inbox.enqueue_many("quick", 500), seconds=9)  # going quiet would take ten
     gate.touch()
     fleet.inbox.wait(held)
 

@@ -243,3 +243,29 @@ async def test_functions_made_in_the_code_are_not_kept() -> None:
     await Instance(code).result()
     gc.collect()
     assert kept[0]() is None
+
+
+async def test_a_step_that_a_decorator_makes_in_each_run_is_not_kept() -> None:
+    """It has the name of a function of a module, and refers to what it was made with."""
+
+    class Big: ...
+
+    kept: list[weakref.ref[Big]] = []
+
+    def with_it(big: Big) -> Any:
+        @wraps(point)
+        def decorated() -> Point:
+            assert big is not None
+            return point()
+
+        return decorated
+
+    async def code(flow: Flow) -> None:
+        big = Big()
+        kept.append(weakref.ref(big))
+        await flow.step("a", with_it(big))
+
+    for _ in range(3):
+        await Instance(code).run()
+    gc.collect()
+    assert [ref() for ref in kept] == [None] * 3

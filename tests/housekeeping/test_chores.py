@@ -87,7 +87,7 @@ GATES = {
 }
 
 
-class Gated(Database):
+class Gated(Database, frozen=True):
     """Waits for an advisory lock between a statement's look and its lock."""
 
     def sql(self, room: str, name: str) -> str:

@@ -50,7 +50,7 @@ async def test_one_run_per_interval_across_three_workers(inbox: Inbox, keep: Kee
     assert runs == 2
 
 
-class SlowToAsk(Database):
+class SlowToAsk(Database, frozen=True):
     """Waits at a gate, an advisory lock, before it asks for a chore's lock."""
 
     def sql(self, room: str, name: str) -> str:

@@ -366,7 +366,7 @@ async def test_locked_rows_are_skipped_without_waiting(one: Session, two: Sessio
     generations = [claim.generation for claim in claims]
     arguments: dict[str, tuple[Any, ...]] = {
         "hand_back": (ids, generations, "w1"),
-        "hand_back_worker": ("w1", []),
+        "hand_back_worker": ("w1",),
         "renew": (ids, generations, "w1", 90.0),
         "revive": (ids, "ann"),
     }

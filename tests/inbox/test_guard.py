@@ -18,6 +18,7 @@ Arguments = Callable[[UUID, int, int, str], tuple[Any, ...]]
 WORKERS_STATEMENTS: dict[str, Arguments] = {
     "complete": lambda id, generation, fence, worker: ([id], [generation], ["1"], [None], [None], worker, []),
     "drop": lambda id, generation, fence, worker: ([id], [generation], worker),
+    "end_convoys": lambda id, generation, fence, worker: ([id], [generation], [id], [fence], ["1"], [0.0], worker),
     "expire": lambda id, generation, fence, worker: ([id], [generation], worker),
     "fail": lambda id, generation, fence, worker: ([id], [generation], ["e"], ["{}"], [None], [False], [False], worker),
     "snooze": lambda id, generation, fence, worker: ([id], [generation], [1.0], [True], worker),
@@ -25,7 +26,7 @@ WORKERS_STATEMENTS: dict[str, Arguments] = {
     "renew": lambda id, generation, fence, worker: ([id], [generation], worker, 90.0),
     "progress": lambda id, generation, fence, worker: ([id], [generation], ["{}"], worker),
     # The keeper's word about a whole process: it names no generation, since it means all of them.
-    "hand_back_worker": lambda id, generation, fence, worker: (worker, []),
+    "hand_back_worker": lambda id, generation, fence, worker: (worker,),
     # The fence is one claim's alone, so it stands for worker and generation.
     "once_enter": lambda id, generation, fence, worker: ("key", id, fence),
 }
@@ -35,7 +36,9 @@ OTHERS = {
     "claim_guarded": "makes the hold",
     "patrol": "reads",
     "blocked": "reads",
+    "followers": "reads",
     "held": "reads",
+    "claimed_by": "reads",
     "confirm": "reads",
     "gone": "reads",
     "names": "reads",
@@ -94,7 +97,7 @@ async def test_a_stale_fence_changes_nothing(one: Session, statement: str) -> No
         assert await one.snapshot() == before, staleness
         if statement == "once_enter":
             assert rows[0]["held"] is False, staleness
-        elif statement in ("complete", "drop"):
+        elif statement in ("complete", "drop", "end_convoys"):
             assert [*rows[0]] == [0, 0, []], staleness
         else:
             assert rows == [], staleness

@@ -226,4 +226,4 @@ async def test_a_name_is_text_that_can_be_shown(hf: Holdfast) -> None:
 def test_migrations_are_noted(inbox: Inbox) -> None:
     (row,) = inbox.rows("select subject, actor, details from holdfast.journal where what = 'schema.migrated'")
     assert row["actor"] == own_name()
-    assert "operating" in row["details"]["applied"][0]
+    assert any("operating" in title for title in row["details"]["applied"])

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -60,6 +61,17 @@ def test_probes(fleet: Fleet) -> None:
     assert page(where, "/healthz") == (200, "alive\n")
     os.kill(worker.child, signal.SIGCONT)
     wait_until(lambda: page(where, "/readyz")[0] == 200)
+
+
+def test_a_scraper_that_is_connected_when_the_worker_ends_is_no_error(fleet: Fleet) -> None:
+    port = free_port()
+    worker = fleet.start(options=["--metrics", f"127.0.0.1:{port}"])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as scraper:
+        scraper.sendall(b"GET /met")
+        wait_until(lambda: page(f"127.0.0.1:{port}")[0] == 200)  # that one came later, and was answered
+        assert worker.drain() == 0
+    assert "Traceback" not in worker.log
+    assert "Error" not in worker.log
 
 
 def test_an_address_that_cannot_be_used_is_said_at_the_start(fleet: Fleet) -> None:

@@ -123,8 +123,9 @@ FAMILY = f"""
     insert into holdfast.steps (job_id, name, ordinal, kind, status, child_id, generation, started_at)
     values ('{PARENT}', 'child', 0, 'child', 'open', '{CHILD}', 1, now())
 """
-RECORDS: tuple[Any, ...] = (
-    ["a"], [0], [0], ["step"], ["done"], [], [], [], [], [], [], [], [1], [],
+HELD_CHILD = f'"id": "{CHILD}", "generation": 1'
+RECORDS = (
+    f'[{{{HELD_CHILD}, "name": "a", "n": 0, "ordinal": 0, "kind": "step", "status": "done", "signal": 1}}]', False, True
 )  # fmt: skip
 """One step, which takes a signal."""
 INSTANCES, STEPS = {"instances_pkey": "job_id"}, {"steps_pkey": "job_id"}
@@ -163,6 +164,10 @@ HOT: dict[str, Expected] = {
                    "lockable as materialized", "behind as materialized", "free as materialized",
                    "i.ctid = any (places)"],
     ),
+    "inbox/followers": Expected(
+        {"idx_inbox_key": "queue partition_key"}, [(["mail"] * 2, ["waits", "vacant 1"], 9, ["job"], "{}")],
+        before=ORDERED,
+    ),
     "inbox/blocked": Expected({"idx_inbox_blocked": "queue"}, [(["mail", "nothing"],)], before=ORDERED),
     "inbox/patrol": Expected(
         {"idx_inbox_claim": LANE}, [("default", 1, RECENT, 0, RECENT, 9, 2000, ["job"], "{}")]
@@ -170,6 +175,9 @@ HOT: dict[str, Expected] = {
     # Endings, and what is in flight
     "inbox/complete": Expected(
         {**PKEY, **DEDUPE}, [(IDS, GENERATIONS, NOTHING, NOTHING, NOTHING, "w1", [])], follows_its_ids=True
+    ),
+    "inbox/end_convoys": Expected(
+        PKEY, [(IDS, GENERATIONS, IDS, GENERATIONS, NOTHING, [0.0] * len(IDS), "w1")], sorts=True
     ),
     "inbox/drop": Expected(PKEY, [(IDS, GENERATIONS, "w1")], follows_its_ids=True),
     "inbox/expire": Expected({}, [(IDS, GENERATIONS, "w1")], functions=["expired as materialized"]),
@@ -183,7 +191,9 @@ HOT: dict[str, Expected] = {
     "inbox/progress": Expected(PKEY, [(IDS, GENERATIONS, ["{}"] * len(IDS), "w1")], sorts=True),
     "inbox/hand_back": Expected(PKEY, [(IDS, GENERATIONS, "w1")], sorts=True),
     # Once per death of a worker, what is in flight.
-    "inbox/hand_back_worker": Expected({"idx_inbox_stale_processing": "", **PKEY}, [("w1", [])]),
+    "inbox/hand_back_worker": Expected({"idx_inbox_stale_processing": "", **PKEY}, [("w1",)]),
+    # Once per claim whose answer was lost, the same.
+    "inbox/claimed_by": Expected({"idx_inbox_stale_processing": ""}, [("w1",)]),
     "inbox/held": Expected(PKEY, [(IDS, GENERATIONS, "w1")]),
     "inbox/gone": Expected({**PKEY, **ARCHIVE}, [(IDS,)]),
     "inbox/names": Expected(PKEY, [(IDS,)]),
@@ -296,12 +306,13 @@ HOT: dict[str, Expected] = {
     ),
     # Workflows
     "workflow/record": Expected(
-        {}, [("w1", [CHILD], [1], *RECORDS)], before=FAMILY,
-        functions=["array_agg(i.stopped)", "set taken_by = t.name", "array_agg(h.id) filter (where h.stopped)"],
+        {}, [("w1", *RECORDS)], before=FAMILY,
+        functions=["array_agg(i.id) filter (where i.alive)", "set taken_by = r.name",
+                   "array_agg(h.id) filter (where h.stopped)"],
     ),
     "workflow/load": Expected({**INSTANCES, **STEPS, **SIGNALS}, [(IDS,)]),
     "workflow/park": Expected(
-        {}, [("w1", [CHILD], [1], [0], ["{}"], [], [], [], [CHILD], [1], *RECORDS)], before=FAMILY,
+        {}, [("w1", f'[{{{HELD_CHILD}, "mail": 0, "waits": []}}]', *RECORDS)], before=FAMILY,
         functions=["for no key update skip locked\n    ) s on true", "select true as it\n        from holdfast.inbox i",
                    "when i.cancelled and undo.it is null", "u.state = 'new' and s.it",
                    "pg_try_advisory_xact_lock(holdfast.instance_lock(u.id))"],
@@ -341,8 +352,8 @@ HOT: dict[str, Expected] = {
 
 NESTED: dict[str, Expected] = {
     # holdfast.record_steps and park_instances
-    "array_agg(i.stopped)": Expected(PKEY),
-    "set taken_by = t.name": Expected({"signals_pkey": "job_id n"}),
+    "array_agg(i.id) filter (where i.alive)": Expected(PKEY),
+    "set taken_by = r.name": Expected({"signals_pkey": "job_id n"}),
     "array_agg(h.id) filter (where h.stopped)": Expected({**PKEY, **INSTANCES}),
     "when i.cancelled and undo.it is null": Expected({**PKEY, "steps_pkey": "job_id name n"}),
     # holdfast.end_children and its parts; other endings use them, too

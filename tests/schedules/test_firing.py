@@ -373,7 +373,7 @@ def test_rows_that_make_no_sense_are_rejected_in_words(inbox: Inbox, values: str
 # Outages
 
 
-class Elsewhere(Database):
+class Elsewhere(Database, frozen=True):
     """Its statements fail."""
 
     def sql(self, room: str, name: str) -> str:

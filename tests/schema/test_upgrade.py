@@ -130,7 +130,7 @@ async def test_producers_can_enqueue_after_every_step(database_url: str) -> None
     connection = await database.connect("migrate")
     try:
         steps = 0
-        while await runner._apply_next(connection, "holdfast"):
+        while await runner._apply_next(connection, "holdfast", []):
             steps += 1
             assert await connection.fetchval("select holdfast.enqueue('note')") is not None
             assert await connection.fetchval("select holdfast.wake('default', null::float8, null)") is False

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import asyncpg
 
+from tests.support.stopwatch import Stopwatch, look
+
 PATIENCE = 25.0
 """Seconds: far more than anything takes, and less than the 30 after which a worker's patrol finds what others forgot.
 
@@ -14,11 +16,19 @@ Where something shorter is promised, a test says so.
 
 
 def wait_until(fact: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    """Return as soon as `fact` holds; fail if it does not within `seconds`."""
-    deadline = time.monotonic() + seconds
+    """Return as soon as `fact` holds; fail if it does not within `seconds`, without those that the machine took."""
+    if fact():
+        return
+    watch = Stopwatch()
     while not fact():
-        assert time.monotonic() < deadline, f"{fact} did not hold within {seconds} s"
-        time.sleep(0.01)
+        check(watch, fact, seconds)
+        time.sleep(pause(watch.elapsed))
+
+
+def pause(waited: float) -> float:
+    """Seconds until the next look: a tenth of the wait so far. A look is often a question to the database, and a
+    hundred of them a second take CPU time from what is waited for."""
+    return min(max(waited / 10, 0.01), 0.03)
 
 
 async def until_blocked(observer: "asyncpg.Connection[asyncpg.Record]", sessions: int = 1) -> None:
@@ -39,7 +49,15 @@ async def until_blocked(observer: "asyncpg.Connection[asyncpg.Record]", sessions
 
 async def until(fact: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """As `wait_until`, asking in a thread so that the event loop goes on."""
-    deadline = time.monotonic() + seconds
+    if await asyncio.to_thread(fact):
+        return
+    watch = await asyncio.to_thread(Stopwatch)
     while not await asyncio.to_thread(fact):
-        assert time.monotonic() < deadline, f"{fact} did not hold within {seconds} s"
-        await asyncio.sleep(0.01)
+        await asyncio.to_thread(check, watch, fact, seconds)
+        await asyncio.sleep(pause(watch.elapsed))
+
+
+def check(watch: Stopwatch, fact: Callable[[], bool], seconds: float) -> None:
+    look()
+    if watch.elapsed > seconds:
+        watch.check(seconds, f"{fact} does not hold; waiting for it")

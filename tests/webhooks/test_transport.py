@@ -16,6 +16,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from standardwebhooks.webhooks import Webhook
 from tests.support.inbox import Session
+from tests.support.stopwatch import Stopwatch
 from tests.webhooks import servers
 from tests.webhooks.conftest import Outbox
 from tests.webhooks.servers import Request, answering, serving
@@ -235,9 +236,12 @@ async def test_a_batch_has_one_verdict_for_each_message(outbox: Outbox) -> None:
         sending(outbox, timeout=4.0) as send, asyncio.timeout(60),
     ):  # fmt: skip
         endpoints = [await outbox.add(server.url) for server in (good, bad, silent)]
+        watch = Stopwatch()
         verdicts = await send(*(message(endpoint.id) for endpoint in endpoints for _ in range(4)))
+        watch.check(1.5 * 4, "a batch with an endpoint that takes 4 s and does not answer")
     assert [type(each) for each in verdicts] == [Delivered] * 4 + [Refused] * 8
     assert good.most <= 4
+    assert silent.most == 4, "they wait together, not one after the other"
 
 
 @pytest.mark.parametrize(("patience", "delivered"), [(60.0, 40), (1.5, 4)])

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 from tests.support.inbox import Session, move_clock
+from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import PATIENCE
 from tests.workflow.flows import (
     child_step,
@@ -86,7 +87,9 @@ async def test_a_thousand_children_wake_their_parent_once(one: Session, two: Ses
     )
     held = await started(one)
     begun = [child_step(n) for n in range(1000)]
+    watch = Stopwatch()
     await recording.record(one, [(held, begun)])
+    starting = watch.taken()
     await park(one, held, Parked(0, ("child:map",), left=1000))
     await one.connection.execute(
         "create trigger note after update of available_at on holdfast.inbox for each row"
@@ -95,9 +98,12 @@ async def test_a_thousand_children_wake_their_parent_once(one: Session, two: Ses
     )
     claims = await claim(one, limit=1000)
     assert len(claims) == 1000
+    watch = Stopwatch()
     for start in range(0, 1000, 250):
         report = await ending.end_children(one, [(each, Completed("1")) for each in claims[start : start + 250]])
         assert report.completed == 250
+    ending_took = watch.taken()
+    assert starting.own + ending_took.own < 2, f"starting: {starting}; ending: {ending_took}"
     assert await due(one, held.id)
     assert await one.connection.fetchval("select count(*) from public.woken") == 1
     found = await history(one, held.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 
 import click
@@ -45,12 +46,20 @@ class _Lazy(click.Group):
         if name not in _COMMANDS:
             return None
         module = importlib.import_module(f"holdfast.cli.{name}")
+        _collect_garbage()
         command: click.Command = module.command
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
+
+
+def _collect_garbage() -> None:
+    """From now on, if the command was started without. What is loaded is left out: it stays until the end."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 @click.command(cls=_Lazy, context_settings={"auto_envvar_prefix": "HOLDFAST", "help_option_names": ["-h", "--help"]})

@@ -1,3 +1,3 @@
-from . import main
+from holdfast_command import main
 
 main()

@@ -11,7 +11,8 @@ import msgspec
 
 from ..app import Holdfast
 from ..errors import HoldfastError, InvalidInput
-from ..instances import STATES, InstanceState, StepState
+from ..instance_states import InstanceState, StepState
+from ..instances import STATES
 from ..loading import load_app
 from ..model.flow import UNDO_PREFIX
 from ..model.limits import check_modules

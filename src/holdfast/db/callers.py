@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
 
 from ..errors import InvalidInput, NotInTransaction
 from ..model.terms import NewJob
@@ -27,8 +28,7 @@ TAKEN = (
 _ADVICE = "Begin one, so that the job commits with your work; or leave the connection out to commit the job by itself."
 
 
-@dataclass(frozen=True, slots=True)
-class Operation(Generic[T]):
+class Operation(msgspec.Struct, Generic[T], frozen=True):
     """One statement to run somewhere, and what its rows mean."""
 
     sql: str

@@ -6,10 +6,10 @@ import socket
 import ssl
 from asyncio.trsock import TransportSocket
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from ..errors import ConfigurationError, Unreachable
 from ..model.limits import check_schema
@@ -97,8 +97,7 @@ REMEDY = "Connect as the role that migrated, or grant what is missing; see docs/
 """For a missing privilege."""
 
 
-@dataclass(frozen=True, slots=True)
-class Database:
+class Database(msgspec.Struct, frozen=True):
     """One installation: a database URL and a schema in it."""
 
     url: str | None

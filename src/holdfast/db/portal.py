@@ -7,8 +7,9 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import msgspec
 
 from ..errors import Unreachable
 
@@ -18,14 +19,13 @@ GRACE = 5.0
 """Seconds that running calls have to end when the portal is stopped."""
 
 
-@dataclass(slots=True, eq=False)
-class _Place:
+class _Place(msgspec.Struct, eq=False):
     """A loop, the thread that runs it, and its calls."""
 
     loop: asyncio.AbstractEventLoop
     thread: threading.Thread
     pid: int
-    calls: set[Future[Any]] = field(default_factory=set)
+    calls: set[Future[Any]] = msgspec.field(default_factory=set)
 
 
 class Portal:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
+_PACKAGE = Path(__file__).parents[1]
 _PART = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -19,7 +20,7 @@ def statement(room: str, name: str, schema: str) -> str:
 
 
 def _read(folder: str, name: str) -> str:
-    text = files("holdfast").joinpath(folder, f"{name}.sql").read_text(encoding="utf-8")
+    text = (_PACKAGE / folder / f"{name}.sql").read_text(encoding="utf-8")
     return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
 
 

@@ -22,9 +22,10 @@ import sys
 import warnings
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
+
+import msgspec
 
 from ..errors import HoldfastWarning
 from ..model.terms import NewJob
@@ -37,8 +38,7 @@ _DEPTH = 20
 """Frames from the event of a rollback up to the call that caused it; it takes 6."""
 
 
-@dataclass
-class _Unraisable:
+class _Unraisable(msgspec.Struct, dict=True):
     """What `sys.unraisablehook` takes."""
 
     exc_type: type[BaseException]

@@ -44,11 +44,27 @@ class Child(Protocol):
     def job(self, *arguments: Any, **keywords: Any) -> NewJob: ...
 
 
+_checked: set[str] = set()
+"""Names that were in order. A workflow uses the same ones in each run."""
+_MOST_CHECKED = 10_000
+
+
 def step_name(name: str, key: object = None) -> str:
     """A step's name as it is stored."""
+    if key is None and type(name) is str:
+        if name in _checked:
+            return name
+        _check_step_name(name)
+        if len(_checked) < _MOST_CHECKED:
+            _checked.add(name)
+        return name
     name = check_name("name", name) if type(name) is not str else name
     if key is not None:
         name = f"{name}[{key}]"
+    return _check_step_name(name)
+
+
+def _check_step_name(name: str) -> str:
     if name.startswith(_RESERVED):
         raise InvalidInput("name", f"of a step must not start with {UNDO_PREFIX!r} or {PATCH_PREFIX!r}, got {name!r}")
     if 0 < len(name) <= 128 and name.isprintable():

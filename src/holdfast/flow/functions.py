@@ -41,16 +41,34 @@ class _Shape(NamedTuple):
     decode: Decode
 
 
+_known: dict[int, tuple[Any, StepFunction]] = {}
+"""Functions of modules, and tasks, by their id. They are kept, so their ids stay theirs."""
 _shapes: dict[Any, _Shape] = {}
-_MOST_SHAPES = 4096
+_MOST = 4096
 
 
 def step_function(function: Any) -> StepFunction:
-    """How this function runs as a step.
+    """How this function runs as a step."""
+    known = _known.get(id(function))
+    if known is not None:
+        return known[1]
+    read = _by_code(function)
+    if len(_known) < _MOST and _stays(function, read):
+        _known[id(function)] = (function, read)
+    return read
 
-    What is read from it is kept by its code: a workflow may define functions inside, anew in each run, and these must
-    neither be read again nor be kept alive with all that they refer to.
-    """
+
+def _stays(function: Any, read: StepFunction) -> bool:
+    """Does it live as long as the process? What is made inside another function may be made anew in each run. So may
+    what a decorator returns: it has the name of a function of a module, and refers to something."""
+    if "<locals>" in getattr(read.call, "__qualname__", "<locals>"):
+        return False
+    return read.definition is not None or (type(function) is FunctionType and function.__closure__ is None)
+
+
+def _by_code(function: Any) -> StepFunction:
+    """How it runs, as is known of its code: a workflow may define functions inside, anew in each run, and these must
+    neither be read again nor be kept alive with all that they refer to."""
     plain = function.__func__ if type(function) is MethodType else function
     if type(plain) is not FunctionType or plain.__dict__:
         return _read(function)
@@ -60,7 +78,7 @@ def step_function(function: Any) -> StepFunction:
     except TypeError:  # an annotation that cannot be hashed
         return _read(function)
     if shape is None:
-        if len(_shapes) >= _MOST_SHAPES:
+        if len(_shapes) >= _MOST:
             _shapes.clear()
         shape = _shapes[key] = _shape(function)
     return StepFunction(function, shape.runs, shape.wants_context, shape.decode, None)

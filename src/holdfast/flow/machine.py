@@ -14,6 +14,8 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Any, NamedTuple, NoReturn, Protocol
 
+import msgspec
+
 from ..definitions import Definition
 from ..errors import ConfigurationError, HistoryMismatch
 from ..model.flow import RecordedStep, Standing, StepKind, StepRecord, StepStatus
@@ -56,8 +58,8 @@ class Undo(NamedTuple):
     result: Any
 
 
-class StepCall(NamedTuple):
-    """A step that is to be run now."""
+class StepCall(msgspec.Struct, frozen=True):
+    """A step that is to be run now. A struct, because every step makes one."""
 
     function: StepFunction
     arguments: tuple[Any, ...]
@@ -173,6 +175,13 @@ class Machine(Branches):
             self.all_visited()
         return step
 
+    def begin_now(self, branch: Branch) -> int | None:
+        """The ordinal of something new, if nothing stands in its way; otherwise `begin` decides."""
+        past = self.past
+        if past.unvisited or self.halt is not None or branch.refuses is not None or self.mode is not Mode.RUN:
+            return None
+        return past.begin(branch) if past.next_ordinal < LONG else None
+
     async def begin(self, branch: Branch) -> int:
         """The ordinal of something new."""
         await self.go_on(branch)
@@ -234,19 +243,29 @@ class Machine(Branches):
 
     # Writing
 
+    @property
+    def clear(self) -> bool:
+        """Is everything durable, and may the next effect begin? Otherwise `barrier` waits, and decides."""
+        journal = self.journal
+        return not (
+            self.unwritten or self._flush is not None or self.halt is not None or journal.cancelled or journal.draining
+        )
+
     async def barrier(self, branch: Branch) -> None:
         """Wait until everything that is queued is durable; then say whether to go on.
 
         The end of a sleep is written along with what comes next: it is due in every later run, too.
         """
-        if self._flush is not None or not all(map(_rides_along, self.unwritten)):
-            try:
+        try:
+            if self._flush is not None:
                 await self.flush()
-            except asyncio.CancelledError:
-                self.interrupt(branch)
-                raise
-            except Exception as error:
-                await self.break_off(error)
+            elif not all(map(_rides_along, self.unwritten)):
+                self._written(flush := self._write(), await flush)
+        except asyncio.CancelledError:
+            self.interrupt(branch)
+            raise
+        except Exception as error:
+            await self.break_off(error)
         if self.journal.cancelled:
             self.note(Standing(cancelled=True, paused=False))
         if self.halt is not None:
@@ -256,22 +275,26 @@ class Machine(Branches):
 
     async def flush(self) -> None:
         """Make everything durable that is queued now: it is in the batch that is being written, or in the next one."""
-        for _ in range(2):
-            begins = self._flush is None
-            if begins:
-                if not self.unwritten:
-                    return
-                records, self.unwritten = self.unwritten, []
-                self.stored = True
-                self._flush = asyncio.ensure_future(self.journal.record(records))
-            flush = self._flush
-            assert flush is not None
-            standing = await flush  # if it failed, nothing is written after it: this is raised again
-            if self._flush is flush:
-                self._flush = None
-            self.note(standing)
-            if begins:
-                return
+        if (others := self._flush) is not None:
+            self._written(others, await others)
+        if self._flush is None and self.unwritten:
+            self._written(flush := self._write(), await flush)
+        elif (others := self._flush) is not None:
+            self._written(others, await others)
+
+    def _write(self) -> asyncio.Future[Standing]:
+        """Begin to write what is queued."""
+        records, self.unwritten = self.unwritten, []
+        self.stored = True
+        answer = self.journal.record(records)
+        flush = self._flush = answer if isinstance(answer, asyncio.Future) else asyncio.ensure_future(answer)
+        return flush
+
+    def _written(self, flush: asyncio.Future[Standing], standing: Standing) -> None:
+        """It was written. If it failed, it stays: nothing is written after it, and all who wait for it are told."""
+        if self._flush is flush:
+            self._flush = None
+        self.note(standing)
 
     @property
     def writing(self) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
 from time import perf_counter
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
+from msgspec.structs import replace
 
 from ..definitions import Runs
 from ..errors import InvalidPayload, LeaseLost, StepFailed
@@ -79,7 +78,8 @@ async def step(
     n = machine.number(branch, name)
     found = machine.find(branch, name, n, _STEP)
     if found is None:
-        ordinal, attempts = await machine.begin(branch), 0
+        begun = machine.begin_now(branch)
+        ordinal, attempts = await machine.begin(branch) if begun is None else begun, 0
     elif found.status == _OPEN:
         ordinal, attempts = found.ordinal, found.attempts
         await until_retry(machine, branch, found)
@@ -139,32 +139,26 @@ def replayed(machine: Machine, found: RecordedStep, decode: Decode) -> Any:
 
 async def attempt(machine: Machine, branch: Branch, kind: str, ordinal: int, call: StepCall, how: How) -> Any:
     """Call the function, and return its result, which is recorded; or stand still until it is retried."""
-    arguments = digest(call.arguments)  # now: the function may change them
+    record = StepRecord(call.name, call.n, ordinal, kind, _DONE, attempts=call.attempt)
+    if call.arguments:
+        record.digest = digest(call.arguments)  # now: the function may change them
+    else:
+        record.digest = 0
     began = perf_counter()
-
-    def done(value: Any) -> tuple[StepRecord, Any]:
-        """The record, and the value as a replay will see it."""
-        result = encoded(call.name, value)
-        took = perf_counter() - began
-        record = StepRecord(call.name, call.n, ordinal, kind, _DONE, result, None, call.attempt, arguments, took)
-        return record, None if result is None else call.function.decode(result)
-
     try:
         if call.function.runs is Runs.IN_TRANSACTION:
-            return await _in_transaction(machine, branch, call, done)
-        await machine.barrier(branch)
+            return await _in_transaction(machine, branch, call, record)
+        if not machine.clear:
+            await machine.barrier(branch)
         began = perf_counter()
         branch.refuses = IN_STEP
         try:
             value = await machine.journal.call(call)
         finally:
             branch.refuses = None
-        if isinstance(value, _NOT_RESULTS):
-            raise value
-        try:
-            record, value = done(value)
-        except (msgspec.DecodeError, NotImplementedError, InvalidPayload) as error:
-            raise _Unstorable(error) from error
+        record.took = perf_counter() - began
+        if value is not None:
+            value = _returned(call, record, value)
         machine.unwritten.append(record)
         return value
     except _NOT_OURS as error:
@@ -191,6 +185,17 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def _returned(call: StepCall, record: StepRecord, value: Any) -> Any:
+    """The value as a replay will see it; it is in the record now. Raises what is not a result."""
+    if isinstance(value, _NOT_RESULTS):
+        raise value
+    try:
+        record.result = encoded(call.name, value)
+        return None if record.result is None else call.function.decode(record.result)
+    except (msgspec.DecodeError, NotImplementedError, InvalidPayload) as error:
+        raise _Unstorable(error) from error
+
+
 class _Unstorable(Exception):
     """The function returned something that JSON cannot represent, or that is not what its annotation says."""
 
@@ -198,9 +203,7 @@ class _Unstorable(Exception):
         self.why = why
 
 
-async def _in_transaction(
-    machine: Machine, branch: Branch, call: StepCall, done: Callable[[Any], tuple[StepRecord, Any]]
-) -> Any:
+async def _in_transaction(machine: Machine, branch: Branch, call: StepCall, record: StepRecord) -> Any:
     """The earlier records commit with this one, so nothing waits for them: unless others may go on meanwhile, or one is
     of a step that has run. If the process died in this transaction, which may be long, that would be called again; and
     if the instance was cancelled, it would not be undone."""
@@ -208,22 +211,20 @@ async def _in_transaction(
     if ran or machine.active > 1 or machine.writing or machine.halt is not None or machine.journal.draining:
         await machine.barrier(branch)
     made: list[Any] = []
+    began = perf_counter()
 
-    def record(value: Any) -> StepRecord:
+    def done(value: Any) -> StepRecord:
         if isinstance(value, _NOT_RESULTS):
             raise NotCommitted(value)
-        try:
-            record, decoded = done(value)
-        except (msgspec.DecodeError, NotImplementedError, InvalidPayload) as error:
-            raise _Unstorable(error) from error
-        made.append(decoded)
+        made.append(None if value is None else _returned(call, record, value))
+        record.took = perf_counter() - began
         return record
 
     earlier, machine.unwritten = machine.unwritten, []
     branch.refuses = IN_STEP
     try:
         machine.stored = True
-        standing = await machine.journal.commit(call, earlier, record)
+        standing = await machine.journal.commit(call, earlier, done)
     except BaseException as error:
         machine.unwritten = earlier + machine.unwritten
         if isinstance(error, NotCommitted):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from ..db.database import Connection, Database
 from ..model.occurrences import Expired, Occurrences, Swept
@@ -39,8 +40,7 @@ _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 _LOWEST = UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """A chore's turn: the transaction's connection, where the last run ended, and when this one began."""
 
     connection: Connection
@@ -56,16 +56,14 @@ class Turn:
         return list(await self.connection.fetch(self.database.sql("housekeeping", name), *arguments, timeout=60))
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     rows: int
     floor: datetime | None = None
     rest: Any = None
     """Where the next batch continues; None: nothing is left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chore:
+class Chore(msgspec.Struct, frozen=True):
     name: str
     interval: float
     """Seconds; 0: the worker's housekeeping interval."""
@@ -74,8 +72,7 @@ class Chore:
     """It takes rows from silent workers, so it waits for a while after an outage."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sweeping:
+class Sweeping(msgspec.Struct, frozen=True):
     """The progress of a sweep of several batches."""
 
     floor: datetime

@@ -6,9 +6,10 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
+
+import msgspec
 
 from ..db.database import PIN_PLANS, Connection, Database, end_if_idle
 from ..db.link import backoff, translate
@@ -29,8 +30,7 @@ SOON = 0.05
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """A chore's run of several batches, between two of them."""
 
     noted_at: datetime

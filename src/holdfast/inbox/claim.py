@@ -44,8 +44,7 @@ class Known:
         object.__setattr__(self, "spread", msgspec.json.encode(beyond).decode())
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     claims: list[Claim]
     suspects: bool | None = None
     """Do suspects wait? Known after a rescan of the free course only."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ..db.link import Link
 from ..model.job import Claim
@@ -15,8 +16,7 @@ SELDOM = 0.1
 """Seconds between looks at a course that had nothing, while another has rows."""
 
 
-@dataclass(slots=True, eq=False)
-class _Turn:
+class _Turn(msgspec.Struct, eq=False):
     """A course, whether the last look at it found rows, and when that was."""
 
     course: Course

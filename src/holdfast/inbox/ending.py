@@ -15,7 +15,7 @@ from typing import TypeVar, assert_never
 from uuid import UUID
 
 from ..db.runner import Runner
-from ..model.job import Claim, Holding
+from ..model.job import Claim, Hold, Holding
 from ..model.keep import NOTHING, THE_KEY, Keep, as_installed
 from ..model.outcome import DONE, AttemptFailed, Completed, Ended, Final, HandedBack, Lost, Outcome, Snoozed
 from ..model.report import Report
@@ -233,11 +233,24 @@ async def _hand_back(runner: Runner, held: Sequence[H], report: Report[H]) -> No
     _complain(len(left))
 
 
-async def hand_back_all(runner: Runner, worker: str, started: Sequence[UUID] = ()) -> int:
-    """Hand back what this worker holds and has not started; retry rows that were locked at that moment."""
+async def claimed_by(runner: Runner, worker: str) -> set[Hold]:
+    """Return all rows that this worker has claimed, as the server knows them."""
+    return {Hold(worker, id, generation) for id, generation in await runner.run("inbox", "claimed_by", worker)}
+
+
+async def hand_back(runner: Runner, held: Iterable[Hold]) -> int:
+    """Hand back these rows of one worker, none of which has started; retry those that were locked at that moment."""
+    report: Report[Hold] = Report()
+    if rows := sorted(held):
+        await _hand_back(runner, rows, report)
+    return report.handed_back
+
+
+async def hand_back_all(runner: Runner, worker: str) -> int:
+    """Hand back everything that this worker holds: it is dead. Retry rows that were locked at that moment."""
     count = 0
     for _ in range(TRIES):
-        rows = await runner.run("inbox", "hand_back_worker", worker, started)
+        rows = await runner.run("inbox", "hand_back_worker", worker)
         back = sum(1 for row in rows if row[1])
         count += back
         if back == len(rows):

@@ -1,16 +1,14 @@
--- Hand back everything that a worker holds, except what it has started: it is dead, or it does not run now. None of these
--- rows is known to have started, so the attempt is not counted.
--- Takes    $1 worker, $2 ids of what it has started.
+-- Hand back everything that a dead worker holds. None of these rows is known to have started, so the attempt is not counted.
+-- Takes    $1 worker.
 -- Returns  id, handed_back. A row that is locked right now is not: the caller retries.
 -- Locks    the rows, in the order of the index, skipping locked ones; never waits.
--- Index    idx_inbox_stale_processing: it walks all rows in processing, once per dead or stopped worker. Then the primary
+-- Index    idx_inbox_stale_processing: it walks all rows in processing, once per dead worker. Then the primary
 --          key.
 with held as materialized (
     select i.id
     from holdfast.inbox i
     where i.status = 'processing'
       and i.claimed_by = $1
-      and i.id <> all ($2::uuid[])
     order by i.lease_expires_at, i.id
 ),
 locked as materialized (

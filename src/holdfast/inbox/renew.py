@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from ..db.link import Link
 from ..model.job import Hold
 from ..probes import probe
 
 
-@dataclass(frozen=True, slots=True)
-class Renewal:
+class Renewal(msgspec.Struct, frozen=True):
     renewed: set[UUID]
     lost: set[UUID]
     """Neither renewed nor held: another worker may have them. A row that is only locked is in neither set."""

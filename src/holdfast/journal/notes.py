@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 BURST = 20
 """Notes that a process may write at once."""
@@ -14,15 +15,14 @@ A_MINUTE = 2.0
 """Notes a minute after that."""
 
 
-@dataclass(slots=True)
-class Note:
+class Note(msgspec.Struct):
     what: str
     subject: str = ""
     at: float = 0.0
     """By the clock of `Notes`."""
     until: float | None = None
     count: int = 1
-    details: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
     shared: bool = False
     """It happens often: such notes share a row a minute."""
 

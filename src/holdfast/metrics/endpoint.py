@@ -38,6 +38,8 @@ async def serve(listening: socket.socket, pages: Pages) -> None:
                 await _answer(reader, writer, pages)
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # it went away, is too slow, or does not speak HTTP
+        except asyncio.CancelledError:
+            pass  # the worker ends; asyncio would report it as an error
         finally:
             writer.close()
             with suppress(OSError):

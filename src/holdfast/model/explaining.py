@@ -238,9 +238,10 @@ def _by(who: str | None) -> str:
 
 
 def _held(job: JobFacts) -> Iterator[Reason]:
-    """A delivery that waits aside, because of its endpoint or its route."""
+    """A delivery that waits aside, because of its endpoint or its route; or that will: one that ended an attempt just
+    when its endpoint was paused or disabled is only put aside when it is due again."""
     endpoint = job.endpoint
-    if endpoint is not None and job.queue.startswith("hold."):
+    if endpoint is not None:
         where = f"its endpoint {endpoint.id} ({endpoint.url})"
         if endpoint.status == "paused":
             yield Reason("endpoint_paused", f"{where} is paused", f"holdfast endpoint resume {endpoint.id}")
@@ -252,7 +253,7 @@ def _held(job: JobFacts) -> Iterator[Reason]:
                 f"{where} is disabled{since}{why}",
                 f"when its owner has fixed it: holdfast endpoint enable {endpoint.id}",
             )
-        elif endpoint.status is None:
+        elif endpoint.status is None and job.queue.startswith("hold."):
             yield Reason(
                 "endpoint_gone", f"its endpoint {endpoint.id} does not exist any more", f"holdfast job cancel {job.id}"
             )

@@ -28,9 +28,10 @@ unclaimed. The patrol finds them: it walks each lane from its very start, in chu
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
+
+import msgspec
 
 Position = tuple[datetime, int]
 """(available_at, seq): the order of claims, and of their index."""
@@ -43,8 +44,7 @@ SLACK = timedelta(milliseconds=50)
 ASIDE = timedelta(milliseconds=200)
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(msgspec.Struct, frozen=True):
     """One bounded index scan."""
 
     queue: str
@@ -53,8 +53,7 @@ class Lane:
     """True: rows of our buckets in owned queues. False: rows without an owner."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """`pg_current_snapshot()`: xids below xmax have ended, except those in `running`. It says nothing of others."""
 
     xmin: int
@@ -80,8 +79,7 @@ class Snapshot:
 _LOWER, _HALF = 2**32 - 1, 2**31
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(msgspec.Struct):
     """A transaction that was running at a rescan."""
 
     bound: datetime
@@ -90,8 +88,7 @@ class _Open:
     aside: bool = False
 
 
-@dataclass(slots=True)
-class _Marks:
+class _Marks(msgspec.Struct):
     hint: Position = START
     safe: Position = START
 

@@ -6,7 +6,6 @@ ends a run by completing (`FlowEnd`), or by waiting (`Parked`), which holds no w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -57,8 +56,8 @@ class NewChild(msgspec.Struct, frozen=True):
     headers: dict[str, str] | None = None
 
 
-class StepRecord(msgspec.Struct):
-    """A step to be written: new, or an open one whose state has changed."""
+class StepRecord(msgspec.Struct, omit_defaults=True):
+    """A step to be written: new, or an open one whose state has changed. The names are those of record_steps.sql."""
 
     name: str
     n: int
@@ -129,8 +128,7 @@ class Standing(NamedTuple):
     paused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(msgspec.Struct, frozen=True):
     """The instance waits, and holds no worker. An outcome."""
 
     mail: int
@@ -146,8 +144,7 @@ class Parked:
     """How many children must end before it is worth waking; None: it waits for none."""
 
 
-@dataclass(frozen=True, slots=True)
-class FlowEnd:
+class FlowEnd(msgspec.Struct, frozen=True):
     """The instance is over. An outcome."""
 
     end: Completed | Ended

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sysconfig
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import TracebackType
 
@@ -18,13 +17,6 @@ MOST_MESSAGE = 300
 
 _VARIES = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|0x[0-9a-fA-F]+|[0-9a-fA-F]*[0-9][0-9a-fA-F]*(?:-[0-9a-fA-F]{4,})*""")
 """What is in quotes, and numbers: decimal ones, and hexadecimal ones with a digit among them, and ids."""
-_FOREIGN = (
-    *{f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")},
-    f"{Path(__file__).resolve().parents[1]}/",
-    "/site-packages/",
-    "/dist-packages/",
-)
-"""Parts of the paths of code that is not the application's."""
 
 
 def group_of(kind: str, error: str, place: str, message: str) -> str:
@@ -54,4 +46,17 @@ def place_of(error: BaseException) -> str:
 
 @lru_cache(maxsize=4096)
 def _is_own(filename: str) -> bool:
-    return not filename.startswith("<") and not any(part in filename for part in _FOREIGN)
+    return not filename.startswith("<") and not any(part in filename for part in _foreign())
+
+
+@cache
+def _foreign() -> tuple[str, ...]:
+    """Parts of the paths of code that is not the application's."""
+    import sysconfig  # slow to import; most processes meet no error
+
+    return (
+        *{f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")},
+        f"{Path(__file__).resolve().parents[1]}/",
+        "/site-packages/",
+        "/dist-packages/",
+    )

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from typing import Final
+
+import msgspec
 
 LOWEST, HIGHEST = -10, 11
 BOUNDS: Final = tuple(2.0**power for power in range(LOWEST, HIGHEST + 1))
@@ -23,11 +24,10 @@ STALE: Final = 60.0
 """Seconds after which stored gauges are not believed: nobody does the chores. They are then measured again."""
 
 
-@dataclass(slots=True)
-class Histogram:
+class Histogram(msgspec.Struct):
     """How long things took: counts per bucket, and the sum of all seconds."""
 
-    counts: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    counts: list[int] = msgspec.field(default_factory=lambda: [0] * BUCKETS)
     sum: float = 0.0
 
     @classmethod
@@ -82,8 +82,7 @@ ENDS: Final = ("completed", "failed", "cancelled", "expired", "retried", "dead",
 """How attempts end, as they are counted."""
 
 
-@dataclass(slots=True)
-class Attempts:
+class Attempts(msgspec.Struct):
     """What attempts did in some time."""
 
     started: int = 0
@@ -100,9 +99,9 @@ class Attempts:
     """Endings that were not written: another worker has the row, or may have it."""
     lease_losses: int = 0
     reconnects: int = 0
-    run: Histogram = field(default_factory=Histogram)
+    run: Histogram = msgspec.field(default_factory=Histogram)
     """How long attempts ran."""
-    pickup: Histogram = field(default_factory=Histogram)
+    pickup: Histogram = msgspec.field(default_factory=Histogram)
     """How long due jobs waited for their claim."""
 
     @property
@@ -120,12 +119,11 @@ class Attempts:
         return {name: getattr(self, name) for name in COUNTS}
 
 
-COUNTS: Final = tuple(entry.name for entry in fields(Attempts) if entry.name not in ("run", "pickup"))
+COUNTS: Final = tuple(name for name in Attempts.__struct_fields__ if name not in ("run", "pickup"))
 """The names of the counts of `Attempts`; columns of `holdfast.minutes`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
+class Gauge(msgspec.Struct, frozen=True):
     """The newest value of something."""
 
     name: str
@@ -138,8 +136,7 @@ class Gauge:
     """False: estimated from a sample."""
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(msgspec.Struct, frozen=True):
     """A number of jobs, which may be an estimate."""
 
     value: int = 0

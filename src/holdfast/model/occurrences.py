@@ -12,11 +12,13 @@ loop that does the work, so they must be quick, and must not raise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import reduce
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from .flow import AnyOutcome
 from .job import Claim, Hold, Holding
@@ -40,8 +42,7 @@ class Part(StrEnum):
     WORKFLOWS = "workflows"
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
+class Outage(msgspec.Struct, frozen=True):
     """A call of one part failed. It is retried."""
 
     part: Part
@@ -52,8 +53,7 @@ class Outage:
     """How many rows wait for this call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(msgspec.Struct, frozen=True):
     """A kind of jobs that wait in a queue, and that no live worker can run."""
 
     queue: str
@@ -67,8 +67,7 @@ class Unknown:
     """The application that declared the kind, if one did."""
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
+class Swept(msgspec.Struct, frozen=True):
     """A row whose lease expired, or whose process died, and its status since then."""
 
     id: UUID
@@ -79,8 +78,7 @@ class Swept:
     kind: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(msgspec.Struct, frozen=True):
     """A job that ended as expired while it waited."""
 
     id: UUID
@@ -168,6 +166,9 @@ class Subscriber:
 
     def recalled(self, worker: str, rows: int, stopped: bool) -> None:
         """A worker does not run, and its rows that had not started were handed back. `stopped`: by SIGSTOP."""
+
+    def unanswered(self, worker: str, rows: int) -> None:
+        """The answer to a claim was lost, and its rows were handed back."""
 
     def absent(self, worker: str) -> None:
         """A worker does not run, and does not count as live from now on."""
@@ -284,12 +285,23 @@ class Occurrences(Subscriber):
             methods = [getattr(each, name) for each in subscribers]
             heard = [each for each in methods if getattr(each, "__func__", each) is not silent]
             if heard:
-                setattr(self, name, heard[0] if len(heard) == 1 else _all(heard))
+                both = _both_of_one if silent.__code__.co_argcount == 2 else _both  # itself, and what it is told
+                setattr(self, name, reduce(both, heard))
 
 
-def _all(methods: Sequence[Callable[..., None]]) -> Callable[..., None]:
+def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
     def tell(*arguments: Any) -> None:
-        for method in methods:
-            method(*arguments)
+        first(*arguments)
+        second(*arguments)
+
+    return tell
+
+
+def _both_of_one(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
+    """The same without a tuple of arguments: each attempt is reported on its own as it starts."""
+
+    def tell(argument: Any) -> None:
+        first(argument)
+        second(argument)
 
     return tell

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -103,8 +102,7 @@ class Retry(_Ending):
         """Kept with the job, as the error of this attempt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(msgspec.Struct, frozen=True):
     result: str | None = None
     """JSON text."""
 
@@ -113,8 +111,7 @@ DONE = Completed()
 """The usual ending: most handlers return nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snoozed:
+class Snoozed(msgspec.Struct, frozen=True):
     seconds: float
     counted: bool = False
     """Did the handler ask for it? A job may be snoozed so often only (`max_snoozes`)."""
@@ -131,8 +128,7 @@ class Final(StrEnum):
     """An operator discarded the dead letter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """The job is over, and did not complete."""
 
     status: Final
@@ -142,8 +138,7 @@ class Ended:
         return trim(self.reason, limits.error_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptFailed:
+class AttemptFailed(msgspec.Struct, frozen=True):
     """It raised, timed out, or died with its process: the job is retried, or becomes a dead letter."""
 
     error: str
@@ -159,8 +154,23 @@ class AttemptFailed:
     """Make it a dead letter now, even if it has attempts left?"""
     details: Mapping[str, str | int | float] | None = None
     """What else is kept of this attempt."""
-    cause: BaseException | None = field(default=None, compare=False, repr=False)
-    """What was raised, for the log. It keeps the handler's frames alive, so it is dropped as soon as it is logged."""
+    cause: BaseException | None = None
+    """What was raised, for the log. It keeps the handler's frames alive, so it is dropped as soon as it is logged.
+    It does not count when two are compared."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AttemptFailed) and self._compared == other._compared
+
+    def __hash__(self) -> int:
+        return hash(self._compared)
+
+    def __repr__(self) -> str:
+        names = [name for name in self.__struct_fields__ if name != "cause"]
+        return f"AttemptFailed({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    @property
+    def _compared(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in self.__struct_fields__ if name != "cause")
 
     def last_error(self, limits: Limits = DEFAULT_LIMITS) -> str:
         return trim(f"{self.error}: {self.message}" if self.message else self.error, limits.error_bytes)
@@ -181,13 +191,11 @@ class AttemptFailed:
         return msgspec.json.encode(kept).decode()
 
 
-@dataclass(frozen=True, slots=True)
-class HandedBack:
+class HandedBack(msgspec.Struct, frozen=True):
     """It did not run, or not to its end: other workers may run it now. The attempt is given back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """The lease is gone: nothing is written."""
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
 from typing import Generic, TypeVar
+
+import msgspec
 
 from .job import Holding
 
 H = TypeVar("H", bound=Holding)
 
 
-@dataclass(slots=True)
-class Report(Generic[H]):
+class Report(msgspec.Struct, Generic[H]):
     completed: int = 0
     failed: int = 0
     """Permanently, by their handlers."""
@@ -23,17 +23,17 @@ class Report(Generic[H]):
     """Instances that wait, or are run again at once."""
     late: int = 0
     """Of those that ended: after their lease had run out, and before anybody took them over."""
-    lost: list[H] = field(default_factory=list)
-    expired: list[H] = field(default_factory=list)
+    lost: list[H] = msgspec.field(default_factory=list)
+    expired: list[H] = msgspec.field(default_factory=list)
     """Before they could start."""
-    dead: list[tuple[H, str]] = field(default_factory=list)
+    dead: list[tuple[H, str]] = msgspec.field(default_factory=list)
     """Dead letters from now on, with the error of the last attempt."""
-    stopped: list[H] = field(default_factory=list)
+    stopped: list[H] = msgspec.field(default_factory=list)
     """Of the cancelled ones, those whose attempt failed after that."""
-    again: list[H] = field(default_factory=list)
+    again: list[H] = msgspec.field(default_factory=list)
     """Not written, because an application's open transaction has locked what they change: write them later."""
 
     def add(self, other: Report[H]) -> None:
         """Add what became of another part of the batch."""
-        for entry in fields(self):
-            setattr(self, entry.name, getattr(self, entry.name) + getattr(other, entry.name))
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))

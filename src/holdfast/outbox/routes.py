@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -19,8 +18,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
 TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """Events of these types go to this destination."""
 
     name: str

@@ -16,8 +16,9 @@ import random
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from ..db.link import backoff
 from ..model.occurrences import Occurrences
@@ -35,8 +36,7 @@ OTHERS = 1.0, 5.0
 """Seconds for which suspects of other hosts are left to those; random, so that not every host starts a process."""
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True):
     """How a process ended."""
 
     code: int

@@ -14,7 +14,6 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
 from pathlib import Path
 from uuid import UUID
 
@@ -46,7 +45,7 @@ from ..worker.served import Served
 from ..worker.settings import WorkerSettings
 from ..worker.spawning import Process
 from .isolation import End, Isolation
-from .worker_process import WAKE, Start
+from .start import WAKE, Start
 
 QUICK = 5.0
 """Seconds: a process that ends sooner is restarted after a growing pause."""
@@ -234,7 +233,7 @@ class WorkerPlace:
         supervisor = self._supervisor
         start = Start(
             app=supervisor._address,
-            settings=asdict(supervisor._settings),
+            settings=msgspec.structs.asdict(supervisor._settings),
             ledger_fd=ledger_fd,
             pipe_fd=reader,
             bell_fd=bell,

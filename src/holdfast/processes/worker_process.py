@@ -29,31 +29,13 @@ from ..worker.engine import Engine
 from ..worker.exit_codes import CONFIGURATION, ORPHANED
 from ..worker.leases.ledger import Ledger
 from ..worker.lifespan import LifespanFailed
-from ..worker.logs import LogFormat, log_to_stderr
+from ..worker.logs import log_to_stderr
 from ..worker.parent_death import die_with
 from ..worker.served import Served
 from ..worker.settings import Suspects, WorkerSettings
+from .start import WAKE, Start
 
 log = logging.getLogger("holdfast.worker")
-
-WAKE = 128
-"""The first of the orders to look for work: one for each post."""
-
-
-class Start(msgspec.Struct, frozen=True):
-    """What a new process gets from the supervisor."""
-
-    app: str
-    settings: dict[str, object]
-    ledger_fd: int
-    pipe_fd: int
-    bell_fd: int
-    """To tell the supervisor that the ledger has changed; the byte does not matter."""
-    parent: int
-    log_level: str = "INFO"
-    log_format: LogFormat = "text"
-    isolation: bool = False
-    """Run suspects, and nothing else?"""
 
 
 def main() -> int:

@@ -11,7 +11,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -79,14 +78,13 @@ class Arrival(msgspec.Struct, frozen=True):
     """Why it could not be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """A sender of messages, as the application calls it."""
 
     name: str
     find: Callable[[str], Terms | None]
     """Returns the terms of the jobs of a kind, if the application has a handler for it."""
-    _terms: dict[tuple[str, int], Terms] = field(default_factory=dict)
+    _terms: dict[tuple[str, int], Terms] = msgspec.field(default_factory=dict)
 
     def read(self, message: Message) -> Arrival:
         """Return what becomes of a CloudEvent."""

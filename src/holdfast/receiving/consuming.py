@@ -20,8 +20,9 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from ..db.database import Database, in_one_line
 from ..db.link import DEADLINE, Link, backoff
@@ -49,8 +50,7 @@ STAND_BY = 1.0
 """Seconds between two tries to take a consumer that another worker has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Consumed:
+class Consumed(msgspec.Struct, frozen=True):
     """A consumer, and the name of the source of its messages."""
 
     consumer: Consumer

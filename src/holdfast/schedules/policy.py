@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
+
+import msgspec
 
 from .timing import Every, Timing
 
@@ -18,8 +19,7 @@ SCAN = 500
 """The most slots that are looked at in one go: a cron slot costs 10 to 40 µs, and others wait for this loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """How a schedule deals with its slots."""
 
     name: str
@@ -36,8 +36,7 @@ class Plan:
         return slot + self.jitter * (int.from_bytes(digest[:8], "big") / 2**64)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """What is to be done now."""
 
     fire: tuple[datetime, ...]

@@ -16,15 +16,23 @@ time it is asked about one stretch between two changes of the clocks at a time, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
 
-from cronsim import CronSim, CronSimError
+import msgspec
 
 from ..errors import InvalidInput
+from ..lazy import LazyModule
 from ..model.durations import Duration, seconds
+
+if TYPE_CHECKING:
+    import zoneinfo
+
+    import cronsim
+else:  # most workers have no schedule with a time zone
+    cronsim = LazyModule("cronsim")
+    zoneinfo = LazyModule("zoneinfo")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHORTEST = timedelta(seconds=1)
@@ -42,8 +50,7 @@ ALIASES = {
 _FIELDS = "minute, hour, day, month and weekday, such as '0 7 * * 1-5'"
 
 
-@dataclass(frozen=True)
-class Every:
+class Every(msgspec.Struct, frozen=True, dict=True):
     """At every multiple of a period since 1970-01-01 00:00 UTC, the same for every host and after every restart."""
 
     period: timedelta
@@ -75,8 +82,7 @@ class Every:
         return f"every {''.join(parts)}"
 
 
-@dataclass(frozen=True)
-class Cron:
+class Cron(msgspec.Struct, frozen=True, dict=True):
     """Whenever a cron expression matches the clocks of a time zone."""
 
     expression: str
@@ -93,7 +99,7 @@ class Cron:
             raise InvalidInput("cron", f"expected five fields, {_FIELDS}, got {expression!r}{more}")
         try:
             next(cron.after(EPOCH))
-        except CronSimError as error:
+        except cronsim.CronSimError as error:
             field = str(error).removeprefix("Bad ")
             raise InvalidInput("cron", f"expected {_FIELDS}; the {field} in {expression!r} is not valid") from None
         except StopIteration:
@@ -101,8 +107,8 @@ class Cron:
         return cron
 
     @cached_property
-    def zone(self) -> ZoneInfo:
-        return ZoneInfo(self.tz)
+    def zone(self) -> zoneinfo.ZoneInfo:
+        return zoneinfo.ZoneInfo(self.tz)
 
     @cached_property
     def _fields(self) -> str:
@@ -118,7 +124,7 @@ class Cron:
         return self._fixed_times(instant) if self._fixed_time else self._real_times(instant)
 
     def _fixed_times(self, instant: datetime) -> Iterator[datetime]:
-        for local in CronSim(self._fields, instant.astimezone(self.zone)):
+        for local in cronsim.CronSim(self._fields, instant.astimezone(self.zone)):
             slot = local.astimezone(UTC)
             if slot > instant:  # else it is of the first of two repeated hours
                 instant = slot
@@ -128,7 +134,7 @@ class Cron:
         known = begin = instant.replace(microsecond=0)
         while True:
             offset = self._offset(known)
-            for clock in CronSim(self._fields, (begin + offset).replace(tzinfo=None)):
+            for clock in cronsim.CronSim(self._fields, (begin + offset).replace(tzinfo=None)):
                 slot = clock.replace(tzinfo=UTC) - offset
                 if (change := self._change(known, slot)) is not None:
                     known, begin = change, change - SHORTEST  # the change itself may be a slot
@@ -164,7 +170,7 @@ Timing = Every | Cron
 def _checked_zone(tz: object) -> str:
     if isinstance(tz, str):
         try:
-            return ZoneInfo(tz).key
+            return zoneinfo.ZoneInfo(tz).key
         except (KeyError, ValueError, OSError):  # not there, no name of a zone, a folder of zones
             pass
     raise InvalidInput("tz", f"expected the name of a time zone, such as 'Europe/Berlin', got {tz!r}")

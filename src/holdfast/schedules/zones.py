@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zoneinfo
-from importlib import metadata
 from pathlib import Path
 
 
@@ -13,6 +12,8 @@ def release() -> str:
     for folder in map(Path, zoneinfo.TZPATH):
         if (folder / "UTC").is_file():
             return f"{_of_folder(folder) or 'unknown'}, from {folder}"
+    from importlib import metadata  # it takes longer than the rest of this package to import
+
     try:
         return f"{metadata.version('tzdata')}, from the package tzdata"
     except metadata.PackageNotFoundError:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 import asyncpg
 import msgspec
@@ -23,8 +22,6 @@ LOCK_TIMEOUT = "2s"
 PIN_NAMES = "set local search_path = pg_catalog, pg_temp;"
 """Migrations bind names permanently: none may be found in a schema that others can write to."""
 TRIES = 60
-JOURNAL = 24
-"""The version since which there is a journal."""
 PLAIN_TIMES = "set local datestyle = 'ISO'"
 """A migration writes times as text. Other styles write text that is read back as another time."""
 
@@ -32,8 +29,7 @@ PLAIN_TIMES = "set local datestyle = 'ISO'"
 _COMPATIBLE = re.compile(r"^-- Compatible from (\d+)\b", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     version: int
     name: str
     text: str
@@ -53,7 +49,7 @@ Step = Migration | Function
 def migrations(schema: str = "holdfast") -> tuple[Migration, ...]:
     """Return all migrations of this release, in order."""
     found = []
-    for file in files("holdfast").joinpath("schema", "migrations").iterdir():
+    for file in (Path(__file__).parent / "migrations").iterdir():
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
             text = in_schema(file.read_text(encoding="utf-8"), schema)
             found.append(Migration(int(match[1]), match[2], text, _oldest(text)))
@@ -196,7 +192,7 @@ async def migrate(database: Database) -> list[Step]:
     try:
         await _check_encoding(connection)
         applied: list[Step] = []
-        while steps := await _apply_next(connection, database.schema):
+        while steps := await _apply_next(connection, database.schema, applied):
             applied += steps
         return applied
     except asyncpg.InsufficientPrivilegeError as error:
@@ -235,10 +231,10 @@ async def _changed(connection: Connection, schema: str, version: int) -> list[Fu
     return [function for function in functions(schema) if installed.get(function.name) != function.digest]
 
 
-async def _apply_next(connection: Connection, schema: str) -> list[Step]:
+async def _apply_next(connection: Connection, schema: str, before: Sequence[Step]) -> list[Step]:
     for attempt in range(TRIES):
         try:
-            return await _try_next(connection, schema)
+            return await _try_next(connection, schema, before)
         except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
             await asyncio.sleep(0.1 + 0.1 * attempt)
     raise SchemaError(
@@ -247,8 +243,11 @@ async def _apply_next(connection: Connection, schema: str) -> list[Step]:
     )
 
 
-async def _try_next(connection: Connection, schema: str) -> list[Step]:
-    """Apply the next migration, with the functions if it is the last one; or the functions alone; or nothing."""
+async def _try_next(connection: Connection, schema: str, before: Sequence[Step]) -> list[Step]:
+    """Apply the next migration, with the functions if it is the last one; or the functions alone; or nothing.
+
+    The last one notes all, with those that this call has applied `before`: it is one event for whoever reads the story.
+    """
     async with connection.transaction():
         await connection.execute(f"{PIN_NAMES} set local lock_timeout = '{LOCK_TIMEOUT}'; {PLAIN_TIMES}")
         await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{schema}.migrate")
@@ -257,27 +256,24 @@ async def _try_next(connection: Connection, schema: str) -> list[Step]:
         if todo:
             await _apply(connection, schema, todo[0])
         if len(todo) > 1:
-            await _note(connection, schema, todo[0].version, [todo[0]])
             return [todo[0]]
         changed = await _changed(connection, schema, version)
         for function in changed:
             await connection.execute(f"{function.text}; {_record_function(function, schema)}")
         steps: list[Step] = [*todo] if todo else [*changed]
         if steps:
-            await _note(connection, schema, newest(), steps)
+            await _note(connection, schema, [*before, *steps])
         return steps
 
 
-async def _note(connection: Connection, schema: str, version: int, steps: Sequence[Step]) -> None:
-    """Note it in the journal, in the same transaction. Older schemas have none."""
-    if version < JOURNAL:
-        return
+async def _note(connection: Connection, schema: str, steps: Sequence[Step]) -> None:
+    """Note it in the journal, in the same transaction."""
     statement = (
         "insert into holdfast.journal (at, what, subject, actor, count, details) "
         "values (now(), 'schema.migrated', $1, $2, $3, $4)"
     )
-    titles = msgspec.json.encode({"applied": [step.title for step in steps[:20]]}).decode()
-    arguments = (str(version), actor(), len(steps), titles)
+    titles = msgspec.json.encode({"applied": [step.title for step in steps[-20:]]}).decode()
+    arguments = (str(newest()), actor(), len(steps), titles)
     await connection.execute(in_schema(statement, schema), *arguments)
 
 

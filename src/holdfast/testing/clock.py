@@ -16,7 +16,6 @@ was killed.
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -41,13 +40,11 @@ LEFT = {"uuidv7", "clock"}
 """Functions that read `clock_timestamp()` for other purposes, or are replaced as a whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenDatabase(Database):
+class FrozenDatabase(Database, frozen=True):
     """An installation whose statements read the frozen clock."""
 
     def sql(self, room: str, name: str) -> str:
-        # Not super(): a dataclass with slots is another class than the one that this method was made for.
-        return Database.sql(self, room, name).replace(REAL, in_schema(OURS, self.schema))
+        return super().sql(room, name).replace(REAL, in_schema(OURS, self.schema))
 
 
 def frozen_clock(app: Holdfast, at: datetime | None = None) -> FrozenClock:

@@ -21,7 +21,7 @@ from ..errors import ConfigurationError, Contended, InvalidInput, JobFailed
 from ..inbox import ending
 from ..inbox.claim import Known
 from ..inbox.claimer import Claimer
-from ..instances import InstanceState
+from ..instance_states import InstanceState
 from ..kinds.declare import declare
 from ..loading import import_tasks
 from ..model.flow import AnyOutcome, FlowEnd, Parked

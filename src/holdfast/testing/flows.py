@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import wraps
 from types import TracebackType
 from typing import Any, Literal, get_args
+
+from msgspec.structs import replace
 
 from ..db.runner import Runner
 from ..definitions import Definition, Runs

@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from ..context import NO_STATE
 from ..definitions import Definition, Runs

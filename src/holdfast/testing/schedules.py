@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 import asyncpg
+from msgspec.structs import replace
 
 from ..errors import ConfigurationError
 from ..loading import import_tasks

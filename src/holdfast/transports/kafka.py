@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..errors import ConfigurationError
 from ..model.event import Delivered, Message, Refused, Verdict
@@ -27,6 +27,10 @@ POLL = 0.1
 """Seconds for which the thread of a producer waits for reports, and so at most until it notices that it is to end."""
 SILENT = {"log_level": 2}
 """librdkafka writes a line to standard error for each attempt to connect, twenty a second. Its errors reach us, too."""
+# If a broker refuses the first request of a producer and accepts the second, it takes the retry of the first for a
+# duplicate, and librdkafka reports success for messages that are stored nowhere. They have no offset. Nor has a message
+# whose first answer was lost, and which is stored: that one is sent twice.
+NO_OFFSET = "reported as a duplicate, without an offset: it may not be stored"
 OURS = {
     "bootstrap.servers",
     "enable.idempotence",
@@ -191,19 +195,24 @@ class _Sending:
         self.over, self.pending = True, 0
         self._settled.set()
 
-    def report(self, message: Message, error: KafkaError | None, reference: str) -> None:
+    def report(self, message: Message, error: KafkaError | None, reference: str | None) -> None:
         if self.over:
             return
         self.pending -= 1
-        verdict: Verdict | None = Delivered(reference=reference)
+        verdict: Verdict | None = None
         if error is not None:
             verdict = _refusal(error, message, alone=self.alone)
+        elif reference is not None:
+            verdict = Delivered(reference=reference)
         if verdict is None:
-            self.lost = self.lost or (error.str() if error else None)
+            self.lost = self.lost or (error.str() if error else NO_OFFSET)
         else:
             self.settle(message, verdict)
         if not self.pending:
             self._settled.set()
+
+
+_Report: TypeAlias = "tuple[_Sending, Message, KafkaError | None, str | None]"
 
 
 class _Handle:
@@ -215,7 +224,7 @@ class _Handle:
         self.fatal = False
         self.active: set[_Sending] = set()
         self._loop = asyncio.get_running_loop()
-        self._reports: list[tuple[_Sending, Message, KafkaError | None, str]] = []
+        self._reports: list[_Report] = []
         self._ending = False
         self.producer: Producer = make(self._failed)
 
@@ -227,7 +236,9 @@ class _Handle:
 
     def report(self, sending: _Sending, message: Message, error: KafkaError | None, record: Record) -> None:
         """Called by librdkafka, in our thread."""
-        self._reports.append((sending, message, error, f"{record.topic()}:{record.partition()}:{record.offset()}"))
+        offset = record.offset()
+        reference = None if offset is None else f"{record.topic()}:{record.partition()}:{offset}"
+        self._reports.append((sending, message, error, reference))
 
     def end(self) -> None:
         """Drop what was not sent. The thread ends soon."""
@@ -257,7 +268,7 @@ class _Handle:
         except RuntimeError:  # the event loop is closed
             self._ending = True
 
-    def _pass_on(self, reports: Sequence[tuple[_Sending, Message, KafkaError | None, str]]) -> None:
+    def _pass_on(self, reports: Sequence[_Report]) -> None:
         for sending, message, error, reference in reports:
             if error is not None and error.fatal():
                 self._failed(error)

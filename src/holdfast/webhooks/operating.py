@@ -23,8 +23,6 @@ from .schedule import ATTEMPTS
 from .sending import attempt, endpoint_of, new_sender, reason
 from .transport import Webhooks
 
-OVERLAP = 24 * 3600.0
-"""Seconds for which the old secret stays valid after a rotation."""
 TEST_TYPE = "holdfast.endpoint.test"
 LISTED = 1000
 BATCH = 1000

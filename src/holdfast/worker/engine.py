@@ -11,8 +11,9 @@ import socket
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from ..db.link import Link
 from ..db.safety import check_server
@@ -39,6 +40,7 @@ from .attempts.traced import traced
 from .claiming.in_place import InPlace
 from .claiming.isolated import IsolatedClaiming
 from .claiming.loops import Claiming
+from .claiming.unanswered import Unanswered
 from .flows.recording import FlowRecords
 from .leases.ledger import Ledger
 from .lifespan import LifespanTask
@@ -93,9 +95,11 @@ class Engine:
         self._completer = Completer(self._write_link, ledger, occurrences, settings.lease, settings.batch, keep)
         self._hands = Hands(self._definitions, settings, ledger, occurrences, self._completer, self._draining)
         self._records = FlowRecords(served.database, occurrences, ledger, settings, name, self._draining)
+        self._unanswered = Unanswered(self._write_link, name, ledger, occurrences, settings.deadline)
+        self._unanswered.wake = self._wake_all
         self._relaying = Relaying(
             served if suspects is not Suspects.ONLY else replace(served, routes=()), settings, ledger, name,
-            self._completer, occurrences, self._draining,
+            self._completer, occurrences, self._draining, self._unanswered,
         )  # fmt: skip
         self._consuming = Consuming(
             served.database, served.consumers if suspects is not Suspects.ONLY else (), name, deadline=settings.deadline
@@ -103,7 +107,7 @@ class Engine:
         self._suspects = suspects
         self.claiming = (IsolatedClaiming if suspects is Suspects.ONLY else Claiming)(
             self.claimer, Shares(self._claim_link, name), (self._claim_link, self._key_link), self._hands,
-            self._completer, settings, ledger, occurrences, self._draining,
+            self._completer, settings, ledger, occurrences, self._draining, self._unanswered,
         )  # fmt: skip
         if isinstance(self.claiming, IsolatedClaiming):
             self.claiming.over = lambda: self.on_idle()
@@ -142,6 +146,7 @@ class Engine:
         loops = [self.claiming.along_lanes, self.claiming.through_keys] if self._queues else []
         self._claim_loops = [self._run_loop(loop) for loop in (*loops, *self._relaying.claim_loops)]
         self._loops += [*self._claim_loops, *map(self._run_loop, self._relaying.relay_loops)]
+        self._loops.append(self._run_loop(self._unanswered.run))
         self._consuming.start(self._loop_ended)
         self._watching = self._run_loop(self._watch)
         isolation = self._suspects is Suspects.ONLY
@@ -224,6 +229,10 @@ class Engine:
             self._relaying.wake(post)
         else:
             self.claiming.woken.set()
+
+    def _wake_all(self) -> None:
+        for post in range(len(self._relaying.routes) + 1):
+            self.wake(post)
 
     def set_stir(self, stir: Callable[[], None]) -> None:
         """Set how to tell the listener that the ledger has changed."""

@@ -155,6 +155,9 @@ class LogLines(Subscriber):
             "worker %s does not run: its process is %s; handed back %s jobs that it had not started", worker, why, rows
         )
 
+    def unanswered(self, worker: str, rows: int) -> None:
+        worker_log.warning("worker %s: handed back %s jobs of a claim whose answer was lost", worker, rows)
+
     def absent(self, worker: str) -> None:
         keeper_log.warning(
             "worker %s does not count as live until it runs again; others get the buckets that it owned", worker

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ..db.database import Database
 from ..definitions import Definition
@@ -15,8 +16,7 @@ from ..schedules.declared import Declared
 from .lifespan import Lifespan
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(msgspec.Struct, frozen=True):
     database: Database
     definitions: Mapping[str, Definition]
     """By kind, with the middleware around their handlers."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypedDict, Unpack
+
+import msgspec
 
 from ..errors import ConfigurationError
 from ..metrics.address import address
@@ -59,8 +60,7 @@ class WorkerOptions(TypedDict, total=False):
     """Modules that have tasks, besides those that `Holdfast(imports=…)` names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The options in seconds, with their defaults, which are for production: tests and the demo shorten the times."""
 
     queues: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class WorkerSettings:
             del given["poll"]
             given["poll_max"] = longest = seconds(options["poll"], "poll")
             given["poll_min"] = min(POLL_MIN, longest)
-        if unknown := sorted(given.keys() - set(cls.__dataclass_fields__)):
+        if unknown := sorted(given.keys() - set(cls.__struct_fields__)):
             known = ", ".join(WorkerOptions.__annotations__)
             raise ConfigurationError(f"{unknown[0]}: is not an option of a worker; expected one of {known}")
         return cls(**given)  # type: ignore[arg-type]  # names and types are those of WorkerOptions

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+
+import msgspec
 
 from ..model.flow import AnyOutcome
 from ..model.job import Claim
@@ -12,8 +13,7 @@ from ..model.report import Report
 from .leases.ledger import Ledger
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(msgspec.Struct):
     claimed: int = 0
     started: int = 0
     completed: int = 0
@@ -78,5 +78,5 @@ class Tally(Subscriber):
         self.counters.away = len(self._away)
 
     def publish(self, ledger: Ledger) -> None:
-        for entry in fields(self.counters):
-            ledger.count(entry.name, getattr(self.counters, entry.name))
+        for name in self.counters.__struct_fields__:
+            ledger.count(name, getattr(self.counters, name))

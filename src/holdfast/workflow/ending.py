@@ -8,9 +8,11 @@ written because of one comes back in `Report.again`, to be written with a later 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 from uuid import UUID
+
+import msgspec
 
 from ..db.runner import Runner
 from ..model.flow import PARENT, FlowEnd, Parked
@@ -19,7 +21,7 @@ from ..model.keep import NOTHING, THE_KEY, Keep, as_installed
 from ..model.outcome import Completed, Ended, Final
 from ..model.report import Report
 from ..probes import probe
-from .recording import AGAIN, as_archived, columns, held_of, unless_empty
+from .recording import AGAIN, as_archived, as_records, held_of, unless_empty
 
 H = TypeVar("H", bound=Holding)
 FlowEnding = tuple[H, Parked | FlowEnd]
@@ -95,22 +97,22 @@ async def _park(runner: Runner, endings: Sequence[tuple[H, Parked]], repeated: b
 
 
 async def _send_park(runner: Runner, endings: Sequence[tuple[H, Parked]]) -> list[tuple[UUID, str]]:
-    parks = [park for _, park in endings]
+    parks = [_park_of(held, park) for held, park in endings]
     probe("park.before")
     rows = await runner.run(
-        "workflow", "park", endings[0][0].worker, [held.id for held, _ in endings],
-        [held.generation for held, _ in endings], [park.mail for park in parks], [_array(park.waits) for park in parks],
-        unless_empty(park.delay for park in parks), unless_empty(park.wake_at for park in parks),
-        unless_empty(park.left for park in parks), *columns((held, park.records) for held, park in endings),
+        "workflow", "park", endings[0][0].worker, msgspec.json.encode(parks).decode(),
+        *as_records((held, park.records) for held, park in endings),
     )  # fmt: skip
     probe("park.after")
     return [(id, outcome) for id, outcome in rows]
 
 
-def _array(values: Iterable[str]) -> str:
-    """Text that Postgres reads as an array of text: lists of different lengths cannot be sent in one array."""
-    quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
+def _park_of(held: Holding, park: Parked) -> dict[str, Any]:
+    """As park.sql takes it."""
+    return {
+        "id": str(held.id), "generation": held.generation, "mail": park.mail, "waits": park.waits, "delay": park.delay,
+        "wake_at": park.wake_at, "left": park.left,
+    }  # fmt: skip
 
 
 async def _note_not_held(runner: Runner, held: Sequence[H], repeated: bool, report: Report[H]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import msgspec
@@ -26,16 +26,8 @@ AGAIN, LONGEST = 0.005, 0.1
 """Seconds until a locked row is tried again: twice as long each time, within these."""
 
 _decode = msgspec.json.Decoder(History).decode
-_encode = msgspec.json.encode
+_encode = msgspec.json.Encoder().encode
 _ordinal = attrgetter("ordinal")
-_fields = attrgetter(
-    "name", "n", "ordinal", "kind", "status",
-    "result", "error", "attempts", "digest", "took", "delay", "at", "signal", "child",
-)  # fmt: skip
-_REQUIRED, _OPTIONAL = 5, 8
-"""How many of these are required, and how many may be null, beside the child."""
-_NOTHING = (StepRecord(**dict.fromkeys(StepRecord.__struct_fields__)),)  # type: ignore[arg-type]
-"""In place of steps: nothing is written."""
 _GOES_ON = Standing(cancelled=False, paused=False)
 
 
@@ -44,20 +36,25 @@ async def record(runner: Runner, batch: Sequence[tuple[H, Sequence[StepRecord]]]
 
     Without steps, this only tells where an instance stands. All holds are of one worker.
     """
+    standings = zip(batch, await record_all(runner, batch), strict=True)
+    return {held.id: standing for (held, _), standing in standings if standing is not None}
+
+
+async def record_all(runner: Runner, batch: Sequence[tuple[H, Sequence[StepRecord]]]) -> list[Standing | None]:
+    """As `record`, in the order of the batch."""
     found: dict[UUID, Standing] = {}
-    left, pause = list(batch), AGAIN
+    left, pause = batch, AGAIN
     while left:
         worker = left[0][0].worker
         probe("record.before")
-        rows = await runner.run("workflow", "record", worker, *columns(left, hold=True))
+        rows = await runner.run("workflow", "record", worker, *as_records(left, hold=True))
         probe("record.after")
+        if left is batch and not any(rows[0]):  # as nearly always
+            return [_GOES_ON] * len(batch)
         lost, cancelled, paused = (frozenset(ids or ()) for ids in rows[0])
-        if not cancelled and not paused:
-            found.update((held.id, _GOES_ON) for held, _ in left if held.id not in lost)
-        else:
-            for held, _ in left:
-                if held.id not in lost:
-                    found[held.id] = Standing(held.id in cancelled, held.id in paused)
+        for held, _ in left:
+            if held.id not in lost:
+                found[held.id] = Standing(held.id in cancelled, held.id in paused)
         left = [(held, records) for held, records in left if held.id in lost]
         if left:
             still = await held_of(runner, [held for held, _ in left])
@@ -65,7 +62,7 @@ async def record(runner: Runner, batch: Sequence[tuple[H, Sequence[StepRecord]]]
         if left:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST)
-    return found
+    return [found.get(held.id) for held, _ in batch]
 
 
 async def held_of(runner: Runner, held: Sequence[Holding]) -> set[UUID]:
@@ -84,27 +81,24 @@ async def load(runner: Runner, ids: Sequence[UUID]) -> dict[UUID, History]:
     return found
 
 
-def columns(batch: Iterable[tuple[H, Sequence[StepRecord]]], hold: bool = False) -> list[Sequence[Any]]:
-    """The steps as `record.sql` takes them, after the worker. `hold`: with an element for an instance without steps."""
-    ids: list[UUID] = []
-    generations: list[int] = []
-    steps: list[StepRecord] = []
+def as_records(batch: Iterable[tuple[H, Sequence[StepRecord]]], hold: bool = False) -> tuple[str | None, bool, bool]:
+    """Steps as record.sql takes them, as JSON: None without any. Does one start a child; does one take a signal?
+
+    `hold`: with an element for an instance without steps.
+    """
+    lines: list[bytes] = []
+    starts = takes = False
     for held, records in batch:
+        begin = b'{"id":"%b","generation":%d' % (str(held.id).encode(), held.generation)
         if len(records) > 1:
             records = merged(records)
-        elif not records:
-            records = _NOTHING if hold else ()
+        elif not records and hold:
+            lines.append(begin + b"}")
         for step in records:
-            ids.append(held.id)
-            generations.append(held.generation)
-            steps.append(step)
-    if not steps:
-        return [ids, generations, *([] for _ in range(_REQUIRED + _OPTIONAL + 1))]
-    fields = list(zip(*map(_fields, steps), strict=True))
-    # Of the optional ones, an empty list if all are null: the statement fills in nulls.
-    optional = [() if values.count(None) == len(values) else values for values in fields[_REQUIRED:-1]]
-    children = [None if child is None else _encode(child).decode() for child in fields[-1]] if any(fields[-1]) else ()
-    return [ids, generations, *fields[:_REQUIRED], *optional, children]
+            lines.append(begin + b"," + _encode(step)[1:])
+            starts = starts or step.child is not None
+            takes = takes or step.signal is not None
+    return (b"[" + b",".join(lines) + b"]").decode() if lines else None, starts, takes
 
 
 def merged(records: Sequence[StepRecord]) -> list[StepRecord]:

@@ -56,6 +56,10 @@ class KafkaCluster(Broker):
         """Answer the next requests of this kind with this error."""
         assert self._ask(f"fail {request} {code} {times}") == "0"
 
+    def slow(self, milliseconds: int) -> None:
+        """Answer each request after this time."""
+        assert self._ask(f"slow {milliseconds}") == "0"
+
     def _ask(self, line: str) -> str:
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
             connection.sendall(f"{line}\n".encode())
@@ -76,6 +80,8 @@ def kafka_cluster(kafka_of_session: KafkaCluster) -> Iterator[KafkaCluster]:
     """A running mock cluster of Kafka."""
     kafka_of_session.heal()
     kafka_of_session.up()
+    kafka_of_session.slow(0)
     yield kafka_of_session
     kafka_of_session.heal()
     kafka_of_session.up()
+    kafka_of_session.slow(0)

@@ -3,7 +3,7 @@
     python kafka_cluster.py PORT
 
 At this port of the loopback: `servers`, `down`, `up`, `create TOPIC PARTITIONS`, `error TOPIC CODE`, `fail REQUEST CODE
-TIMES`. confluent-kafka has no functions for most of that, but the librdkafka inside it does.
+TIMES`, `slow MILLISECONDS`. confluent-kafka has no functions for most of that, but the librdkafka inside it does.
 """
 
 import ctypes
@@ -51,6 +51,9 @@ def main(port: int) -> None:
                     cluster, ctypes.c_int16(request), ctypes.c_size_t(times), *[ctypes.c_int(code)] * times
                 )
                 return 0
+            case "slow":
+                (rtt,) = map(int, words)
+                return sum(int(library.rd_kafka_mock_broker_set_rtt(cluster, broker, rtt)) for broker in brokers)
         raise ValueError(what)
 
     socketserver.TCPServer.allow_reuse_address = True

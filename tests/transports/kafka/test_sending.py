@@ -134,7 +134,7 @@ async def test_a_topic_that_we_may_not_write_to(topics: Topics) -> None:
 
 
 async def test_an_error_that_passes_is_retried_by_the_client(topics: Topics) -> None:
-    transport, verdicts = topics.sender(), Verdicts()
+    transport, verdicts = topics.sender(config={"linger.ms": 200}), Verdicts()  # all in one request
     await transport.open()
     topics.cluster.fail(PRODUCE, KafkaError.NOT_LEADER_FOR_PARTITION, 2)
     batch = [message(number) for number in range(50)]
@@ -142,6 +142,42 @@ async def test_an_error_that_passes_is_retried_by_the_client(topics: Topics) -> 
     await transport.close()
     assert len(verdicts.delivered(batch)) == 50
     assert topics.bodies() == [one.data for one in batch]
+
+
+async def test_what_has_no_offset_is_not_taken_for_delivered(topics: Topics) -> None:
+    """Requests fail while others are under way. librdkafka may report success for them, and they are stored nowhere."""
+    lost = False
+    for turn in range(20):
+        if lost := await _sends_while_requests_fail(topics, f"{topics.name}.turn{turn}"):
+            break
+    assert lost
+
+
+async def _sends_while_requests_fail(topics: Topics, topic: str) -> bool:
+    """Was one of the sends left unsettled? Whatever counts as delivered is stored."""
+    topics.cluster.create(topic, 2)
+    transport, verdicts = Kafka(topics.cluster.url, topic, parallel=4), Verdicts()
+    await transport.open()
+    await transport.send([message(key="order:1")], verdicts)  # the client knows the topic now; to another partition
+    topics.cluster.slow(50)
+    topics.cluster.fail(PRODUCE, KafkaError.NOT_LEADER_FOR_PARTITION, 2)
+    batch = [message(number, key="order:0") for number in range(4)]
+    sends = []
+    for one in batch:
+        sends.append(asyncio.create_task(transport.send([one], verdicts)))
+        await asyncio.sleep(0.01)
+    results = await asyncio.gather(*sends, return_exceptions=True)
+    topics.cluster.slow(0)
+    lost = [one for one, result in zip(batch, results, strict=True) if isinstance(result, Away)]
+    assert all("without an offset" in str(result) for result in results if result is not None)
+    delivered = [one for one in batch if one not in lost]
+    assert verdicts.delivered(batch) == delivered
+    stored = {record.value() for record in topics.stored(topic, 2)}
+    assert {one.data for one in delivered} <= stored
+    await transport.send(lost, verdicts)
+    await transport.close()
+    assert {one.data for one in batch} <= {record.value() for record in topics.stored(topic, 2)}
+    return bool(lost)
 
 
 async def test_a_fatal_error_needs_a_new_producer(topics: Topics) -> None:

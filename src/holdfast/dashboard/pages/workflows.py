@@ -8,7 +8,8 @@ from starlette.requests import Request
 
 from ...errors import InvalidInput
 from ...explaining import explain
-from ...instances import STATES, InstanceState, instance_state
+from ...instance_states import InstanceState, instance_state
+from ...instances import STATES
 from ...workflow import operating
 from ..answers import body, text_of
 from ..desk import PAGE, Desk, Route, get, page, post, uuid_of, word

@@ -19,12 +19,10 @@ async def look(patient: Patient) -> Found:
     if off:
         name = off[0]
         more = f"; also off: {', '.join(off[1:])}" if off[1:] else ""
-        how = (
-            f"alter role {patient.role} set synchronous_commit = on"
-            if name == "synchronous_commit"
-            else f"alter system set {name} = on; select pg_reload_conf()"
-        )
-        return Found("fail", f"{name} is off: {UNSAFE[name]}{more}", float(len(off)), "settings", how)
+        return Found(
+            "fail", f"{name} is off: {UNSAFE[name]}{more}", float(len(off)), "settings",
+            _remedy(name, name in row["commanded"], patient.role),
+        )  # fmt: skip
     if row["unvacuumed"]:
         table = f"{patient.database.schema}.{row['unvacuumed'][0]}"
         return Found(
@@ -32,6 +30,14 @@ async def look(patient: Patient) -> Found:
             "tables", f"alter table {table} reset (autovacuum_enabled)",
         )  # fmt: skip
     return Found("ok", "fsync, synchronous_commit, full_page_writes and autovacuum are on")
+
+
+def _remedy(name: str, commanded: bool, role: str) -> str:
+    if name == "synchronous_commit":
+        return f"alter role {role} set synchronous_commit = on"
+    if commanded:
+        return f"take {name} off the command line of the server, and restart it: alter system has no effect there"
+    return f"alter system set {name} = on; select pg_reload_conf()"
 
 
 CHECK = Check("settings", "unsafe-settings", look)

@@ -16,18 +16,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from functools import cache
-from graphlib import TopologicalSorter
-from importlib.resources import files
+from pathlib import Path
+
+import msgspec
 
 from ...db.statements import in_schema
 
 _CALL = re.compile(r"\bholdfast\.(\w+)\(")
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(msgspec.Struct, frozen=True):
     name: str
     text: str
 
@@ -45,9 +44,11 @@ def functions(schema: str = "holdfast") -> tuple[Function, ...]:
     """All functions, each one after those that it calls."""
     texts = {
         file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
-        for file in files(__name__).iterdir()
+        for file in Path(__file__).parent.iterdir()
         if file.name.endswith(".sql")
     }
     called = {name: {other for other in _CALL.findall(text) if other in texts} - {name} for name, text in texts.items()}
+    from graphlib import TopologicalSorter  # only a migration needs it
+
     order = TopologicalSorter({name: sorted(called[name]) for name in sorted(texts)}).static_order()
     return tuple(Function(name, in_schema(texts[name], schema)) for name in order)

@@ -4,31 +4,28 @@
 -- finds the parked row; one that came earlier has raised the mail, and the instance runs again at once. If a signal's
 -- transaction is open, the row is locked, or the right to insert it: then the instance waits for a moment only, and nothing
 -- is written about what it waits for. It is never left with its worker.
--- Takes    the worker; the holds (ids, generations); the mail that each has seen; what it waits for, as text of an array;
---          seconds until its earliest new timer, its earliest stored one; how many children must end. The other arrays are
---          steps, as holdfast.record_steps takes them.
+-- Takes    the worker; a JSON array with an object for each: the hold ("id", "generation"), the "mail" that it has seen, what
+--          it "waits" for, seconds until its earliest new timer ("delay"), its earliest stored one ("wake_at"), how many
+--          children must end ("left"); then what holdfast.record_steps takes; null: no records.
 -- Returns  id and what became of it: parked; again (run again at once); busy (run again in a moment). Or missing: it is
 --          locked or lost, and nothing at all was written; the caller retries without it.
 -- Locks    instances, then the inbox rows, skipping locked ones; never waits for them.
 -- Index    primary keys alone (see complete.sql).
-create or replace function holdfast.park_instances(
-    worker text, ids uuid[], generations bigint[], seen bigint[], waits text[], delays float8[], wakes timestamptz[],
-    lefts int[], s_ids uuid[], s_generations bigint[], s_names text[], s_ns int[], s_ordinals int[], s_kinds text[],
-    s_statuses text[], s_results text[], s_errors text[], s_attempts int[], s_digests bigint[], s_took float8[],
-    s_delays float8[], s_ats timestamptz[], s_signals bigint[], s_children text[]
-) returns table (id uuid, outcome text)
+create or replace function holdfast.park_instances(worker text, parks json, records json, starts boolean, takes boolean)
+    returns table (id uuid, outcome text)
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
     as $$
 #variable_conflict use_column
 declare
+    ids    uuid[];
     mails  bigint[];                   -- null: there is no row yet, or it is locked
     paused boolean[];
     states text[];                     -- of those without a mail: busy or new
     held   boolean[];
 begin
-    select array_agg(s.mail), array_agg(s.paused) into mails, paused
-    from unnest(ids) as u (id)
+    select array_agg(u.id), array_agg(s.mail), array_agg(s.paused) into ids, mails, paused
+    from json_to_recordset(parks) as u (id uuid)
     left join lateral (
         select s.mail, s.paused_at is not null as paused
         from holdfast.instances s
@@ -56,7 +53,7 @@ begin
     end if;
 
     select array_agg(i.it) into held
-    from unnest(ids, generations) as h (id, generation)
+    from json_to_recordset(parks) as h (id uuid, generation bigint)
     left join lateral (
         select true as it
         from holdfast.inbox i
@@ -71,15 +68,13 @@ begin
         return;
     end if;
 
-    if cardinality(s_ids) > 0 then
-        perform from holdfast.record_steps(
-            worker, s_ids, s_generations, s_names, s_ns, s_ordinals, s_kinds, s_statuses, s_results, s_errors, s_attempts,
-            s_digests, s_took, s_delays, s_ats, s_signals, s_children);
+    if records is not null then
+        perform from holdfast.record_steps(worker, records, starts, takes);
     end if;
 
     return query
     with wanted as materialized (
-        select p.id, p.generation, p.waits, p.left_to_wait,
+        select p.id, p.generation, p.waits, p."left" as left_to_wait,
                case when p.state = 'busy' then 'busy'
                     when p.state = 'again' or coalesce(p.mail, 0) <> p.seen then 'again'
                     -- It was cancelled after its worker had loaded it, and before it counted the mail.
@@ -88,8 +83,11 @@ begin
                coalesce(p.paused, false) as paused,
                least(case when p.delay is not null then holdfast.clock() + make_interval(secs => least(p.delay, 3155760000)) end,
                      p.wake_at) as wake_at
-        from unnest(ids, generations, seen, mails, paused, states, waits, delays, wakes, lefts)
-             as p (id, generation, seen, mail, paused, state, waits, delay, wake_at, left_to_wait)
+        from rows from (
+                 json_to_recordset(parks)
+                     as (id uuid, generation bigint, mail bigint, waits text[], delay float8, wake_at timestamptz, "left" int),
+                 unnest(mails), unnest(paused), unnest(states))
+             as p (id, generation, seen, waits, delay, wake_at, "left", mail, paused, state)
         cross join lateral (
             select i.cancel_requested_at is not null as cancelled from holdfast.inbox i where i.id = any (array[p.id]) limit 1
         ) i
@@ -102,7 +100,7 @@ begin
     ),
     noted as (
         insert into holdfast.instances as s (job_id, parked_generation, waits, waits_since, wake_at, left_to_wait)
-        select w.id, w.generation, w.waits::text[], holdfast.clock(), w.wake_at, w.left_to_wait
+        select w.id, w.generation, w.waits, holdfast.clock(), w.wake_at, w.left_to_wait
         from wanted w
         where w.outcome = 'parked'
         on conflict (job_id) do update

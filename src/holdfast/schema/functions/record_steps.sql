@@ -6,68 +6,65 @@
 -- only with the first record of its step, so that a retried record does not start it again after it has ended. An instance
 -- that was cancelled starts none.
 --
--- All arrays are aligned, one element per step, so that nothing has to be joined: joined arrays were quadratic. Those after
--- "statuses" may be shorter: the rest is null. A null name: the hold is checked, and nothing is written.
--- Takes    the worker; the holds (ids, generations); the steps. "took": seconds since it began; "delays": seconds until its
---          timer is due; "ats": the same as a time; "children": JSON objects, see NewChild in model/flow.py. No step twice.
+-- Takes    the worker; the records, as a JSON array with an object for each: the hold ("id", "generation"), and the fields of
+--          StepRecord in model/flow.py. Without a name, the hold is checked, and nothing is written. No step twice.
+--          "starts": does any of them start a child; "takes": does any take a signal?
 -- Returns  one row: which instances are locked or lost, and of the others, which were cancelled and which are paused; null:
 --          none.
 -- Locks    the inbox rows, skipping locked ones; never waits for them.
 -- Index    primary keys alone (see complete.sql).
-create or replace function holdfast.record_steps(
-    worker text, ids uuid[], generations bigint[], names text[], ns int[], ordinals int[], kinds text[], statuses text[],
-    results text[], errors text[], attempts int[], digests bigint[], took float8[], delays float8[], ats timestamptz[],
-    signals bigint[], children text[]
-) returns table (lost uuid[], cancelled uuid[], paused uuid[])
+create or replace function holdfast.record_steps(worker text, records json, starts boolean, takes boolean)
+    returns table (lost uuid[], cancelled uuid[], paused uuid[])
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
     as $$
 #variable_conflict use_column
 declare
-    stopped boolean[];                 -- was it cancelled? null: not held
-    tries   int;
+    ours  uuid[];                      -- those that are held now, if it was asked: others may be free a moment later
+    alive uuid[];                      -- of these, those that were not cancelled
+    tries int;
 begin
-    if cardinality(children) > 0 or cardinality(signals) > 0 then
-        -- What is not held now has no generation from here on: it may be free a moment later.
-        select array_agg(i.stopped), array_agg(case when i.stopped is not null then h.generation end) into stopped, generations
-        from unnest(ids, generations) as h (id, generation)
-        left join lateral (
-            select i.cancel_requested_at is not null as stopped
+    if starts or takes then
+        select coalesce(array_agg(i.id), '{}'), array_agg(i.id) filter (where i.alive) into ours, alive
+        from (select distinct r.id, r.generation from json_to_recordset(records) as r (id uuid, generation bigint)) h
+        cross join lateral (
+            select i.id, i.cancel_requested_at is null as alive
             from holdfast.inbox i
             where i.id = any (array[h.id])
               and i.claimed_by = worker
               and i.lease_generation = h.generation
               and i.status::text = 'processing'
             for no key update skip locked
-        ) i on true;
+        ) i;
     end if;
 
-    if cardinality(children) > 0 then
+    if starts then
         with made as (
             insert into holdfast.inbox (
                 id, partition_key, partition_bucket, kind, payload, queue, priority, available_at, max_attempts,
                 payload_version, headers, ordered, skips, owned, expires_at)
             select c.id, coalesce(c.key, c.id::text), holdfast.bucket(coalesce(c.key, c.id::text)), c.kind,
                    c.payload::jsonb, c.queue, c.priority, clock_timestamp(), c.max_attempts, c.version,
-                   coalesce(c.headers, '{}') || jsonb_build_object('holdfast.parent', h.id),
-                   coalesce(c.ordered, q.ordered, false) and not holdfast.in_turn_of(h.id, c.queue, c.key),
+                   coalesce(c.headers, '{}') || jsonb_build_object('holdfast.parent', r.id),
+                   coalesce(c.ordered, q.ordered, false) and not holdfast.in_turn_of(r.id, c.queue, c.key),
                    coalesce(c.skips, q.skips, false), coalesce(q.owned, false),
                    clock_timestamp() + make_interval(secs => c.expires)
-            from unnest(ids, stopped, names, ns, children) with ordinality as h (id, stopped, name, n, child, place)
-            cross join lateral jsonb_to_record(h.child::jsonb)
+            from rows from (json_to_recordset(records) as (id uuid, name text, n int, child json))
+                 with ordinality as r (id, name, n, child, place)
+            cross join lateral json_to_record(r.child)
                 as c (id uuid, kind text, payload text, queue text, priority int, max_attempts int, version int, key text,
                       ordered boolean, skips boolean, expires float8, headers jsonb)
             left join lateral (
                 select true as it
                 from holdfast.steps s
-                where s.job_id = any (array[h.id]) and s.name = any (array[h.name]) and s.n = any (array[h.n])
+                where s.job_id = any (array[r.id]) and s.name = any (array[r.name]) and s.n = any (array[r.n])
                 limit 1
             ) known on true
             left join lateral (
                 select q.ordered, q.skips, q.owned from holdfast.queues q where q.name = c.queue
             ) q on true
-            where h.child is not null and not h.stopped and known.it is null
-            order by h.place
+            where r.child is not null and r.id = any (alive) and known.it is null
+            order by r.place
             on conflict (id) do nothing
             returning queue
         )
@@ -75,18 +72,18 @@ begin
         from (select m.queue, count(*)::int as jobs from made m group by m.queue) m;
     end if;
 
-    if cardinality(signals) > 0 then
+    if takes then
         update holdfast.signals g
-        set taken_by = t.name || case when t.n > 0 then '#' || t.n::text else '' end
-        from unnest(ids, stopped, names, ns, signals) as t (id, stopped, name, n, signal)
-        where g.job_id = any (array[t.id]) and g.n = t.signal and t.stopped is not null;
+        set taken_by = r.name || case when r.n > 0 then '#' || r.n::text else '' end
+        from json_to_recordset(records) as r (id uuid, name text, n int, signal bigint)
+        where g.job_id = any (array[r.id]) and g.n = r.signal and r.id = any (ours);
     end if;
 
     with held as materialized (
         select r.*, i.stopped, i.tries
-        from unnest(ids, generations, names, ns, ordinals, kinds, statuses, results, errors, attempts, digests, took, delays, ats,
-                    children)
-             as r (id, generation, name, n, ordinal, kind, status, result, error, attempts, digest, took, delay, at, child)
+        from json_to_recordset(records)
+             as r (id uuid, generation bigint, name text, n int, ordinal int, kind text, status text, result text, error text,
+                   attempts int, digest bigint, took float8, delay float8, at timestamptz, child json)
         left join lateral (
             select i.cancel_requested_at is not null as stopped, i.attempts as tries
             from holdfast.inbox i
@@ -94,6 +91,7 @@ begin
               and i.claimed_by = worker
               and i.lease_generation = r.generation
               and i.status::text = 'processing'
+              and (ours is null or r.id = any (ours))
             for no key update skip locked
         ) i on true
     ),
@@ -109,7 +107,7 @@ begin
                coalesce(r.attempts, 0), r.digest,
                case when r.delay is not null then holdfast.clock() + make_interval(secs => least(r.delay, 3155760000))
                     else r.at end,
-               case when r.child is not null then (r.child::jsonb ->> 'id')::uuid end, r.generation,
+               (r.child ->> 'id')::uuid, r.generation,
                case when r.took is not null then holdfast.clock() - make_interval(secs => r.took) else holdfast.clock() end,
                case when r.status <> 'open' then holdfast.clock() end
         from held r
@@ -141,7 +139,7 @@ begin
     if tries > 1 then                  -- it makes progress: what counts are claims without a record in between
         update holdfast.inbox i
         set attempts = 1
-        from unnest(ids) as h (id)
+        from json_to_recordset(records) as h (id uuid)
         where i.id = any (array[h.id]) and i.attempts > 1 and (lost is null or h.id <> all (lost));
     end if;
     return next;

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ...db.link import Link, backoff
 from ...errors import Contended, Unreachable
 from ...model.availability import Availability
+from ...model.convoy import Convoy
 from ...model.flow import AnyOutcome
 from ...model.job import Claim
 from ...model.keep import Keep, as_installed
@@ -22,7 +23,7 @@ from ...model.report import Report
 from ..leases.ledger import Ledger, now
 from . import writing
 
-Ending = tuple[Claim, AnyOutcome]
+Ending = tuple[Claim, AnyOutcome | Convoy]
 
 LINGER = 0.002
 AGAIN = 0.05
@@ -78,7 +79,7 @@ class Completer:
         """Is every ending written?"""
         return not self._waiting and not self._writing and not self._put_off_now
 
-    def add(self, claim: Claim, outcome: AnyOutcome) -> None:
+    def add(self, claim: Claim, outcome: AnyOutcome | Convoy) -> None:
         """Add the outcome of an attempt."""
         if isinstance(outcome, HandedBack) or (isinstance(outcome, Ended) and outcome.status is Final.EXPIRED):
             self._ledger.put_back(claim.slot)
@@ -177,13 +178,16 @@ class Completer:
     def _settle(self, batch: list[Ending], report: Report[Claim]) -> None:
         if report.again:
             batch = self._put_off(batch, report)
-        self._occurrences.ended(batch, report)
+        self._occurrences.ended(_each(batch), report)
         lost = {claim.id for claim in report.lost}
-        for claim, _ in batch:
+        for claim, outcome in batch:
             if claim.id in lost:
                 self._lose(claim)
-            else:
-                self._free(claim)
+                continue
+            if lost and isinstance(outcome, Convoy):  # others ended one of its rows while it was under way
+                for follower in (each for each, _ in outcome.endings if each.id in lost):
+                    self._occurrences.ending_lost(follower)
+            self._free(claim)
 
     def _put_off(self, batch: list[Ending], report: Report[Claim]) -> list[Ending]:
         """Keep the endings of children whose parents are locked, for a later batch; return the others."""
@@ -206,3 +210,14 @@ class Completer:
     def _lose(self, claim: Claim) -> None:
         self._occurrences.ending_lost(claim)
         self._free(claim)
+
+
+def _each(batch: list[Ending]) -> list[tuple[Claim, AnyOutcome]]:
+    """The endings, those of convoys row by row."""
+    each: list[tuple[Claim, AnyOutcome]] = []
+    for claim, outcome in batch:
+        if isinstance(outcome, Convoy):
+            each += outcome.endings
+        else:
+            each.append((claim, outcome))
+    return each

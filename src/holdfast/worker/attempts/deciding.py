@@ -11,9 +11,10 @@ process_gone    the process around it ended
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, assert_never
+
+from msgspec.structs import replace
 
 from ...errors import Cancelled, InvalidPayload, LeaseLost, Timeout
 from ...model import payload

@@ -10,8 +10,9 @@ import asyncio
 import logging
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from ...db.database import in_one_line
 from ...db.runner import Runner
@@ -26,8 +27,7 @@ TRIES = 2
 """How often a value is tried: its row may be locked for a moment, or lost."""
 
 
-@dataclass(slots=True)
-class _Note:
+class _Note(msgspec.Struct):
     claim: Claim
     progress: Progress
     tries: int = 0

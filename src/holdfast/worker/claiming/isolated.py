@@ -34,7 +34,8 @@ class IsolatedClaiming(Claiming):
         self._busy_at = self._idle_at = time.monotonic()
         while not self._draining.is_set():
             try:
-                pause = await self._go_on()
+                with self._unanswered.claim():
+                    pause = await self._go_on()
                 self._availability.succeeded()
             except Exception as error:
                 self._availability.failed(error)

@@ -29,6 +29,7 @@ from ..settings import WorkerSettings
 from .in_place import InPlace
 from .pace import Pace
 from .taker import Taker
+from .unanswered import Unanswered
 
 BACKLOG = 3
 """Full claims after which more is claimed than there are free hands: a few jobs should go to all workers that sleep."""
@@ -56,6 +57,7 @@ class Claiming:
         ledger: Ledger,
         occurrences: Occurrences,
         draining: asyncio.Event,
+        unanswered: Unanswered,
         post: int = 0,
     ) -> None:
         self.claimer = claimer
@@ -70,6 +72,7 @@ class Claiming:
         self._availability = Availability(Part.CLAIM, occurrences)
         self._key_availability = Availability(Part.HAND_OVER, occurrences)
         self._draining = draining
+        self._unanswered = unanswered
         self._booked = 0
         """Rows that claims in progress may bring."""
         self.in_place: InPlace | None = None
@@ -126,7 +129,8 @@ class Claiming:
             self.woken.clear()
             self._post.note_poll()
             try:
-                found = await self._claim(want)
+                with self._unanswered.claim():
+                    found = await self._claim(want)
             except Exception as error:
                 self._availability.failed(error)
                 self._post.set_state(marks.BUSY)
@@ -219,7 +223,8 @@ class Claiming:
                 try:
                     # One row has ended for each that may come, so there is room; claims along the lanes leave it.
                     busy = self._overloaded() or self._isolating or self._hands.closed
-                    await self._hand_over(0 if busy else self._room)
+                    with self._unanswered.claim():
+                        await self._hand_over(0 if busy else self._room)
                     self._key_availability.succeeded()
                     if self.claimer.locked_out:  # others have these keys locked, for the moment of a claim
                         await asyncio.sleep(self._settings.poll_min)

@@ -33,17 +33,21 @@ class Batches(Generic[Q, A]):
         self._lease = lease
         self._most = most
         self._free = list(links)
-        self._waiting: list[tuple[Claim, Q, asyncio.Future[A]]] = []
+        self._waiting: list[tuple[Claim, Q]] = []
+        self._answers: list[asyncio.Future[A]] = []
+        """Of those that wait, in the same order."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, claim: Claim, question: Q) -> asyncio.Future[A]:
         """The answer. `LeaseLost` if the row is no longer ours."""
-        answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-        self._waiting.append((claim, question, answer))
-        if self._free and (len(self._waiting) - 1) % self._most == 0:  # the first of the next trip
-            task = asyncio.create_task(self._answer_all(self._free.pop()), name="holdfast flows")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[A] = loop.create_future()
+        if self._free and len(self._waiting) % self._most == 0:  # the first of the next trip
+            task = loop.create_task(self._answer_all(self._free.pop()), name="holdfast flows")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        self._waiting.append((claim, question))
+        self._answers.append(answer)
         return answer
 
     async def close(self) -> None:
@@ -56,42 +60,47 @@ class Batches(Generic[Q, A]):
             while self._waiting:
                 await asyncio.sleep(0)  # others that are just finishing a step come along
                 batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-                await self._answer(link, batch)
+                answers, self._answers = self._answers[: self._most], self._answers[self._most :]
+                await self._answer(link, batch, answers)
         finally:
             self._free.append(link)
 
-    async def _answer(self, link: Link, batch: list[tuple[Claim, Q, asyncio.Future[A]]]) -> None:
-        while batch := self._still_ours(batch):
+    async def _answer(self, link: Link, batch: list[tuple[Claim, Q]], answers: list[asyncio.Future[A]]) -> None:
+        while batch:
             try:
-                answers = await self._trip(link, [(claim, question) for claim, question, _ in batch])
+                found = await self._trip(link, batch)
             except (Unreachable, Contended) as error:
                 self._availability.failed(error, rows=len(batch))
                 await asyncio.sleep(backoff(self._availability.failures))
+                batch, answers = self._still_ours(batch, answers)
                 continue
             except Exception as error:
                 if len(batch) > 1:  # one bad row must not fail the others
-                    for one in batch:
-                        await self._answer(link, [one])
+                    for one, answer in zip(batch, answers, strict=True):
+                        await self._answer(link, [one], [answer])
                     return
-                _fail(batch[0][2], error)
+                _fail(answers[0], error)
                 return
             self._availability.succeeded()
-            for (_, _, answer), found in zip(batch, answers, strict=True):
-                if found is None:
+            for answer, value in zip(answers, found, strict=True):
+                if value is None:
                     _lose(answer)
                 elif not answer.done():
-                    answer.set_result(found)
+                    answer.set_result(value)
             return
 
-    def _still_ours(self, batch: list[tuple[Claim, Q, asyncio.Future[A]]]) -> list[tuple[Claim, Q, asyncio.Future[A]]]:
+    def _still_ours(
+        self, batch: list[tuple[Claim, Q]], answers: list[asyncio.Future[A]]
+    ) -> tuple[list[tuple[Claim, Q]], list[asyncio.Future[A]]]:
+        """What is worth another try. The first try needs no look at the clock: it is written under the hold."""
         at = now()
         ours = []
-        for one in batch:
+        for one, answer in zip(batch, answers, strict=True):
             if self._ledger.expired(one[0].slot, self._lease, at):
-                _lose(one[2])
-            elif not one[2].done():
-                ours.append(one)
-        return ours
+                _lose(answer)
+            elif not answer.done():
+                ours.append((one, answer))
+        return [one for one, _ in ours], [answer for _, answer in ours]
 
     async def _trip(self, link: Link, batch: list[tuple[Claim, Q]]) -> list[A | None]:
         """The answers, in this order; None: the row is no longer ours."""

@@ -61,8 +61,7 @@ class FlowRecords:
 
 class _Recorder(Batches[Sequence[StepRecord], Standing]):
     async def _trip(self, link: Link, batch: list[tuple[Claim, Sequence[StepRecord]]]) -> list[Standing | None]:
-        standings = await recording.record(link, batch)
-        return [standings.get(claim.id) for claim, _ in batch]
+        return await recording.record_all(link, batch)
 
 
 class _Histories(Batches[None, History]):

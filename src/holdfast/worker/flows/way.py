@@ -146,10 +146,14 @@ class FlowJournal:
     async def call(self, call: StepCall) -> Any:
         self._check_lease()
         probe("step.before")
-        if call.function.runs is Runs.IN_THREAD:
+        function = call.function
+        if function.runs is Runs.IN_THREAD:
             value = await self._in_thread(call)
+        elif function.wants_context:
+            with self._told(StepContext(self._claim, self._way.desk, call.shown, call.attempt, call.result)) as context:
+                value = await _within(call, function.call(context, *call.arguments), context)
         else:
-            value = await self._on_loop(call)
+            value = await _within(call, function.call(*call.arguments), None)
         probe("step.after")
         return value
 
@@ -157,12 +161,6 @@ class FlowJournal:
         """A process that was frozen has come here without a look at its notices: another worker may be ahead of it."""
         if not self._way.records.holds(self._claim):
             raise LeaseLost("another worker may own the instance")
-
-    async def _on_loop(self, call: StepCall) -> Any:
-        if not call.function.wants_context:
-            return await _within(call, call.function.call(*call.arguments), None)
-        with self._told(StepContext(self._claim, self._way.desk, call.shown, call.attempt, call.result)) as context:
-            return await _within(call, call.function.call(context, *call.arguments), context)
 
     async def _in_thread(self, call: StepCall) -> Any:
         """A thread cannot be stopped: it is told, and its process is killed if it does not react."""

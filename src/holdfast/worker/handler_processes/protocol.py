@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import assert_never, get_args
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from ...model.job import Claim
 from ...model.outcome import AttemptFailed, Completed, HandedBack, Lost, Outcome, Snoozed, trim

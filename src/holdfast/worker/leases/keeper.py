@@ -17,8 +17,9 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ...db.database import Database
 from ...db.link import Link
@@ -53,8 +54,7 @@ SETTLING = 0.01
 """Seconds within which a worker that is just starting a row has marked it as started."""
 
 
-@dataclass(slots=True, eq=False)
-class Kept:
+class Kept(msgspec.Struct, eq=False):
     """A worker as its keeper knows it."""
 
     ledger: Ledger
@@ -302,21 +302,23 @@ class Keeper:
     async def _recall_if_blocked(self, kept: Kept) -> None:
         """Hand back what a worker has claimed and not started, if its event loop does not run, and wake others.
 
-        This includes rows that only the server knows about: the answer to their claim waits for the loop.
+        This includes rows that only the server knows about: the answer to their claim waits for the loop. The server is
+        asked before the recall is noted. A claim that is sent later, by a loop that runs again, is not recalled.
         """
         if kept.ledger.silence < BLOCKED:
             kept.recalled = 0
         elif marks.now() - kept.recalled > self._settings.renew_every * 1e9:
-            kept.recalled = marks.now()
+            claimed = await ending.claimed_by(self._link, kept.ledger.name)
             kept.ledger.recall()
             for row in kept.ledger.held():
                 if row.stage == marks.HELD:
                     kept.ledger.notice(row, marks.RECALLED)
             await asyncio.sleep(SETTLING)
-            started = [row.id for row in kept.ledger.held() if row.stage != marks.HELD]
-            back = await ending.hand_back_all(self._link, kept.ledger.name, started)
+            started = {row.id for row in kept.ledger.held() if row.stage != marks.HELD}
+            back = await ending.hand_back(self._link, (hold for hold in claimed if hold.id not in started))
             # Also if there is none: it may have been woken for jobs, and stopped before it claimed them.
             await self._link.run("worker/waking", "call", self._queues)
+            kept.recalled = marks.now()  # only now: what failed half-way is done again in the next round
             self._occurrences.recalled(kept.ledger.name, back, kept.stopped())
 
     async def _pass_cancellations(self) -> None:

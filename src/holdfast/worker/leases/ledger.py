@@ -17,12 +17,12 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from ..numbers import board
 
@@ -87,8 +87,7 @@ def now() -> int:
     return time.clock_gettime_ns(_CLOCK)
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """One row that the worker holds, as the keeper sees it."""
 
     slot: int
@@ -173,6 +172,8 @@ class Ledger:
         if hasattr(os, "memfd_create"):
             fd = os.memfd_create("holdfast-ledger")
         else:  # pragma: no cover - not on Linux
+            import tempfile  # only where there is no memory file
+
             with tempfile.TemporaryFile() as file:
                 fd = os.dup(file.fileno())
         os.ftruncate(fd, _SIZE)

@@ -84,7 +84,7 @@ class Counting(Subscriber):
             counted.waits.append(claim.waited)
 
     def started(self, claim: Claim) -> None:
-        self._counted(claim).started += 1
+        (claim.counted_in or self._counted(claim)).started += 1
 
     def ended(self, endings: Sequence[tuple[Claim, AnyOutcome]], report: Report[Claim]) -> None:
         if report.completed != len(endings):
@@ -93,8 +93,8 @@ class Counting(Subscriber):
         for claim, _ in endings:
             counted = claim.counted_in or self._counted(claim)
             counted.completed += 1
-            if claim.took >= 0:
-                counted.runs.append(claim.took)
+            if (took := claim.took) >= 0:
+                counted.runs.append(took)
 
     def _each(self, endings: Sequence[tuple[Claim, AnyOutcome]], report: Report[Claim]) -> None:
         lost = {claim.id for claim in report.lost}

@@ -9,6 +9,8 @@ slow holds up no other. Claim, ledger, completer and keeper are those of jobs; o
     refused                    a failed attempt: retried later, or a dead letter
     unknown: connection lost   handed back: no attempt is counted
 
+On an ordered route, the events that wait behind a claimed one follow it under its hold, one after the other: a convoy.
+
 While a destination is away, its route claims nothing. A row that lost its connection twice may be the reason for it. So
 it is sent alone, and then a lost connection is a failed attempt.
 

@@ -7,18 +7,22 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from uuid import UUID
 
 import msgspec
 
 from ...db.link import Link, backoff
 from ...errors import Contended, Unreachable
+from ...inbox.claim import Known
+from ...inbox.convoys import followers
 from ...model.event import Delivered, Message, Postponed, Refused, Verdict
 from ...model.job import Claim
 from ...model.occurrences import Occurrences
 from ...model.outcome import DONE, AttemptFailed, Completed, Lost, Outcome, Snoozed
 from ...model.report import Report
 from ...model.tracing import Tracing
+from ...outbox import KIND
 from ...outbox.loading import load, read
 from ...outbox.routes import Route
 from ...probes import probe
@@ -29,6 +33,7 @@ from ..attempts.deciding import Unstarted, unstarted
 from ..leases import ledger as marks
 from ..leases.ledger import Ledger
 from .connection import Connection
+from .convoy import LENGTH, Convoys
 from .losses import Losses
 from .traced import sender
 
@@ -36,6 +41,7 @@ BYTES = 16 * 1024 * 1024
 """Most bytes of events that are loaded at once."""
 SEND_WITHIN = 30.0
 """Seconds after which a send without an answer counts as a lost connection."""
+KNOWN = Known({KIND: (1, 1)})
 UNREADABLE = AttemptFailed("Unreadable", "its payload names no event; expected event and on", give_up=True)
 EVENT_GONE = AttemptFailed("EventGone", "its event is not in holdfast.events any more", give_up=True)
 
@@ -75,6 +81,9 @@ class Relay:
         self._in_flight: dict[UUID, Claim] = {}
         self._began: dict[UUID, float] = {}
         """When each of those was sent, of `time.perf_counter`."""
+        self._convoys = Convoys(BYTES // 2)
+        self._following: deque[tuple[Claim, Message]] = deque()
+        """Rows of convoys whose turn has come."""
         self._postponed: list[tuple[Claim, float]] = []
         self._losses = Losses()
         self._connection = Connection(route.name, self._transport, occurrences, draining)
@@ -86,7 +95,8 @@ class Relay:
 
     @property
     def held(self) -> int:
-        return self.coming + len(self._ready) + len(self._in_flight) + len(self._postponed)
+        one_by_one = len(self._ready) + len(self._following) + len(self._in_flight) + len(self._postponed)
+        return self.coming + one_by_one
 
     @property
     def ahead(self) -> int:
@@ -94,7 +104,7 @@ class Relay:
 
     @property
     def waiting(self) -> bool:
-        return bool(self._ready)
+        return bool(self._ready or self._following)
 
     def take(self, claims: list[Claim], at: int) -> None:
         """Take these claimed rows; their claim was sent at `at`."""
@@ -165,13 +175,17 @@ class Relay:
     async def _send_batches(self) -> None:
         """Send one batch after the other; return when the connection is lost, or the worker drains."""
         while not self._draining.is_set():
-            if not self._ready:
+            if self._ready:
+                claims = self._next_batch()
+                connected = not claims or await self._send(claims)
+            elif self._following:
+                connected = await self._send_followers()
+            else:
                 self._filled.clear()
                 self.demand.set()
                 await self._filled.wait()
                 continue
-            claims = self._next_batch()
-            if claims and not await self._send(claims):
+            if not connected:
                 return
             if len(self._ready) < self._window // 2:
                 self.demand.set()
@@ -209,7 +223,7 @@ class Relay:
                 async with self._alone:
                     return await self._send_alone(claims[0])
             claims = await self._fan_out(claims)
-            messages = await self._load(claims) if claims else []
+            messages = await self._load_convoys(claims) if claims else []
             return not messages or await self._deliver(messages)
         except (Unreachable, Contended) as error:
             left = self._left(claims)
@@ -258,17 +272,62 @@ class Relay:
             return True
         return False
 
-    async def _load(self, claims: Sequence[Claim]) -> list[Message]:
+    async def _send_followers(self) -> bool:
+        """Send the rows of convoys whose turn has come. False if the connection was lost."""
+        messages = self._next_followers()
+        try:
+            return not messages or await self._deliver(messages)
+        except (Unreachable, Contended):  # a transport that uses our database: as in `_send`
+            for message in messages:
+                if (claim := self._in_flight.get(message.delivery)) is not None:
+                    self._end(claim, unstarted(Unstarted.WAITED))
+            return True
+
+    def _next_followers(self) -> list[Message]:
+        """Take the rows of convoys whose turn has come. Their lease is that of their head."""
+        batch: list[tuple[Claim, Message]] = []
+        at = marks.now()
+        while self._following and len(batch) < self._transport.batch:
+            claim, message = self._following.popleft()
+            notice = self._ledger.notice_of(claim.slot)
+            if self._ledger.expired(claim.slot, self._lease, at) or notice == marks.LOST:
+                self._leave(claim, unstarted(Unstarted.LEASE_LOST))
+            elif notice == marks.RECALLED:
+                self._leave(claim, unstarted(Unstarted.RECALLED))
+            else:
+                self._in_flight[claim.id] = claim
+                batch.append((claim, message))
+        self._occurrences.claimed([claim for claim, _ in batch])
+        return [message for _, message in batch]
+
+    async def _load_convoys(self, claims: Sequence[Claim]) -> list[Message]:
+        """Load the events of these rows, and of those that may follow them."""
+        heads = [claim for claim in claims if claim.ordered and claim.idempotency_key is None]
+        if not heads or self._many is not None or self._losses.in_doubt or self._convoys.full:
+            return await self._load(claims)
+        behind = await followers(self._link, heads, LENGTH - 1, KNOWN)
+        # The next one of each before the second of any: if they are large, all convoys get shorter.
+        in_rounds = [claim for round in zip_longest(*behind) for claim in round if claim is not None]
+        found = {message.delivery: message for message in await self._load(claims, in_rounds)}
+        for head, rows in zip(heads, behind, strict=True):
+            self._convoys.form(head, rows, found)
+        return [found[claim.id] for claim in claims if claim.id in found]
+
+    async def _load(self, claims: Sequence[Claim], behind: Sequence[Claim] = ()) -> list[Message]:
+        """Load the events of these rows, which are in flight, and then those of rows behind them."""
         found = [(claim, read(claim)) for claim in claims]
         for claim in (claim for claim, delivery in found if delivery is None):
             self._end(claim, UNREADABLE)
         claims = [claim for claim, delivery in found if delivery is not None]
-        deliveries = [delivery for _, delivery in found if delivery is not None]
         if not claims:
             return []
-        messages, gone, looked_at = await load(self._link, claims, deliveries, BYTES)
+        found += [(claim, read(claim)) for claim in behind]
+        rows = [claim for claim, delivery in found if delivery is not None]
+        deliveries = [delivery for _, delivery in found if delivery is not None]
+        messages, gone, looked_at = await load(self._link, rows, deliveries, BYTES)
         for claim in gone:
-            self._end(claim, EVENT_GONE)
+            if claim.id in self._in_flight:
+                self._end(claim, EVENT_GONE)
         for claim in reversed(claims[looked_at:]):  # too large together: the next batch
             del self._in_flight[claim.id]
             self._ready.appendleft(claim)
@@ -327,6 +386,9 @@ class Relay:
                 else:
                     del self._in_flight[claim.id]
                     self._postponed.append((claim, delay))
+            case Refused() if self._convoys.follows(claim):
+                # It was not claimed, so it lost no attempt. It will be the head of its key, and be sent again as such.
+                self._end(claim, unstarted(Unstarted.WAITED))
             case Refused(reason=reason, final=final, delay=delay, details=details):
                 self._end(claim, self._failed(claim, "Refused", reason, final, delay, details))
 
@@ -375,8 +437,23 @@ class Relay:
         self._in_flight.pop(claim.id, None)
         if (began := self._began.pop(claim.id, None)) is not None:
             claim.took = time.perf_counter() - began
-        self._completer.add(claim, outcome)
+        if self._goes_on(claim, outcome):
+            return
+        self._leave(claim, outcome)
         self._ledger.put_back(claim.slot)  # if this process dies now, no attempt is lost
+
+    def _goes_on(self, claim: Claim, outcome: Outcome) -> bool:
+        """A row has ended. If it is of a convoy: is it the turn of the next one?"""
+        following = self._convoys.arrived(claim, outcome) if isinstance(outcome, Completed) else None
+        if following is None or self._draining.is_set() or self._losses.suspicious(following[0].id):
+            return False
+        self._following.append(following)
+        self._filled.set()
+        return True
+
+    def _leave(self, claim: Claim, outcome: Outcome) -> None:
+        """Leave a row to the completer; of a convoy, all rows that have arrived, under the hold on its head."""
+        self._completer.add(*self._convoys.ending(claim, outcome))
 
     # The end
 
@@ -384,6 +461,8 @@ class Relay:
         """Hand back what has not been sent."""
         while self._ready:
             self._end(self._ready.popleft(), unstarted(Unstarted.WAITED))
+        while self._following:
+            self._end(self._following.popleft()[0], unstarted(Unstarted.WAITED))
 
     def _give_up_in_flight(self) -> None:
         for claim in list(self._in_flight.values()):

@@ -5,29 +5,30 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from ...db.link import Link
 from ...errors import ConfigurationError
-from ...inbox.claim import Known
 from ...inbox.claimer import Claimer
 from ...model.job import Claim
 from ...model.occurrences import Occurrences
-from ...outbox import KIND
 from ...outbox.routes import Route, declare
 from ...ownership.shares import Shares
 from ..attempts.completer import Completer
 from ..claiming.in_place import InPlace
 from ..claiming.loops import Claiming
+from ..claiming.unanswered import Unanswered
 from ..leases.ledger import CAPACITY, POSTS, Ledger
 from ..served import Served
 from ..settings import WorkerSettings
-from .relay import Relay
+
+if TYPE_CHECKING:
+    from .relay import Relay
 
 WINDOW = 1000
 """Most rows that a route holds."""
-KNOWN = Known({KIND: (1, 1)})
 
 
 class Relaying:
@@ -40,8 +41,10 @@ class Relaying:
         completer: Completer,
         occurrences: Occurrences,
         draining: asyncio.Event,
+        unanswered: Unanswered,
     ) -> None:
         self._occurrences = occurrences
+        self._unanswered = unanswered
         self._tracing = served.tracing
         self.routes = served.routes
         if len(self.routes) >= POSTS:
@@ -66,6 +69,8 @@ class Relaying:
         self, number: int, route: Route, settings: WorkerSettings, window: int, ledger: Ledger, name: str,
         completer: Completer, draining: asyncio.Event,
     ) -> tuple[Claiming, Relay]:  # fmt: skip
+        from .relay import KNOWN, Relay  # most workers have no route
+
         claim_link, key_link = self._links["claim routes"], self._links["keys of routes"]
         events = self._links[f"events of {route.name}"]  # of its own: one that waits for a lock holds up no other
         relay = Relay(
@@ -74,7 +79,7 @@ class Relaying:
         claimer = Claimer(claim_link, name, list(route.queues), KNOWN, settings.lease, route.ordered)
         claiming = Claiming(
             claimer, Shares(claim_link, name), (claim_link, key_link), relay, completer, settings, ledger,
-            self._occurrences, draining, number,
+            self._occurrences, draining, self._unanswered, number,
         )  # fmt: skip
         relay.vacate = claiming.vacate
         claiming.in_place = InPlace(claimer, relay, completer, draining)

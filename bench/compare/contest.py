@@ -15,6 +15,7 @@ from ..turn.measured import Measured
 from ..turn.start import TurnFailed, turn
 from ..turns import say
 from .alternation import Pair, pairs
+from .disturbance import MOST, Disturbance
 from .report import Report
 from .sides import Side
 
@@ -57,22 +58,31 @@ class Contest:
     other: Side
     once: Turn
     report: Report
+    disturbance: Callable[[], Disturbance] = Disturbance
     _failed: dict[str, int] = field(default_factory=dict)
+    _left: dict[str, int] = field(default_factory=dict)
+    """How many more pairs of each case may be measured again, because others had the cores."""
 
     async def run(self, cases: Sequence[str], turns: int) -> None:
         planned = list(pairs(turns, cases))
+        self._left = dict.fromkeys(cases, turns)
         took: dict[str, list[float]] = {}
         for done, pair in enumerate(planned):
             if self._failed.get(pair.case, 0) >= ENOUGH:
                 continue
             began = time.monotonic()
-            words = await self._pair(pair)
+            while (words := await self._pair(pair)) is None:
+                say(f"turn {pair.turn} of {turns}, {pair.case}: others had too much of the machine; again")
             took.setdefault(pair.case, []).append(time.monotonic() - began)
             left = [each.case for each in planned[done + 1 :] if self._failed.get(each.case, 0) < ENOUGH]
             say(f"turn {pair.turn} of {turns}, {pair.case}: {words}; {_time_left(left, took)}")
 
-    async def _pair(self, pair: Pair[str]) -> str:
-        """Both or neither: a figure without its partner says nothing."""
+    async def _pair(self, pair: Pair[str]) -> str | None:
+        """Both or neither: a figure without its partner says nothing. None: others had too much of the machine.
+
+        Nobody looks at the figures before that is decided, so it favours no side.
+        """
+        disturbance = self.disturbance()
         order = (self.this, self.other) if pair.this_first else (self.other, self.this)
         measured: dict[str, list[Measured]] = {}
         for side in order:
@@ -82,6 +92,11 @@ class Contest:
                 self._failed[pair.case] = self._failed.get(pair.case, 0) + 1
                 self.report.fail(pair.case, side, str(why))
                 return f"{side.name} failed: {why}"
+        if disturbance.share > MOST and self._left[pair.case] > 0:
+            self._left[pair.case] -= 1
+            self.report.repeated += 1
+            return None
+        self.report.disturbed += disturbance.share > MOST
         self.report.add(measured[self.this.name], measured[self.other.name])
         return _beside(measured[self.this.name][0], measured[self.other.name][0], self.other.name)
 

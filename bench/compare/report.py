@@ -11,6 +11,7 @@ from typing import Any
 
 from ..figures import number, percentile
 from ..turn.measured import Measured
+from .disturbance import MOST
 from .ratios import MARGIN, UNKNOWN, WORSE, Ratios
 from .sides import Side
 
@@ -61,6 +62,8 @@ class Report:
         self.failures: dict[str, tuple[str, str]] = {}
         """Why a case has fewer pairs: which side, and what it said."""
         self.conditions = ""
+        self.repeated = self.disturbed = 0
+        """Pairs in which others had too much of the machine: those that were measured again, and those that count."""
 
     def add(self, this: Sequence[Measured], other: Sequence[Measured]) -> None:
         """One pair of turns."""
@@ -98,6 +101,11 @@ class Report:
         return "\n".join([self.conditions, "", *lines, "", *self._summary()])
 
     def _summary(self) -> Iterator[str]:
+        if self.repeated:
+            yield (
+                f"{self.repeated} pairs of turns were measured again, because other guests of this host had more than "
+                f"{MOST:.0%} of its CPU time; {self.disturbed} such pairs count, since it did not get better."
+            )
         for case, (side, why) in self.failures.items():
             yield f"{case} failed with the source of {side}: {why}"
         if any(line.ratios.verdict == UNKNOWN for line in self.lines.values()):
@@ -112,6 +120,7 @@ class Report:
         path.parent.mkdir(parents=True, exist_ok=True)
         everything = {
             "conditions": self.conditions, "this": self._names[0], "other": self._names[1],
+            "repeated": self.repeated, "disturbed": self.disturbed,
             "failures": {case: {"side": side, "why": why} for case, (side, why) in self.failures.items()},
             "figures": [_json(line) for line in self.lines.values()],
         }  # fmt: skip

@@ -12,6 +12,7 @@ from bench.__main__ import KNOWN
 from bench.compare import contest, sides
 from bench.compare.alternation import pairs
 from bench.compare.contest import Contest, cases_of
+from bench.compare.disturbance import Disturbance
 from bench.compare.ratios import BETTER, NONE, UNKNOWN, WORSE, Ratios, interval
 from bench.compare.report import Report
 from bench.compare.sides import NoSuchCommit, Side
@@ -117,9 +118,24 @@ class Turns:
         return drained(80.0 if side is THIS else 100.0)
 
 
+class Stolen(Disturbance):
+    """What others had in each pair, one after the other; nothing once the list is over."""
+
+    def __init__(self, shares: list[float]) -> None:
+        self._share = shares.pop(0) if shares else 0.0
+
+    @property
+    def share(self) -> float:
+        return self._share
+
+
+def quiet() -> Disturbance:
+    return Stolen([])
+
+
 async def test_a_contest_pairs_turns_and_finds_what_is_worse() -> None:
     turns, report = Turns(), Report("this", "145a3ad")
-    await Contest(THIS, OTHER, turns, report).run(["drain"], 6)
+    await Contest(THIS, OTHER, turns, report, quiet).run(["drain"], 6)
     assert turns.order == ["this", "145a3ad", "145a3ad", "this"] * 3
     assert [line.case for line in report.worse] == ["rate"]
     assert report.failed
@@ -130,7 +146,7 @@ async def test_a_contest_pairs_turns_and_finds_what_is_worse() -> None:
 
 async def test_a_case_that_the_other_commit_cannot_run_is_given_up_and_named() -> None:
     turns, report = Turns([OTHER]), Report("this", "145a3ad")
-    await Contest(THIS, OTHER, turns, report).run(["drain"], 6)
+    await Contest(THIS, OTHER, turns, report, quiet).run(["drain"], 6)
     assert turns.order == ["this", "145a3ad", "145a3ad"]
     assert "drain failed with the source of 145a3ad: it has no such thing" in report.table()
     assert report.failed, "nothing was compared"
@@ -140,7 +156,7 @@ async def test_a_case_that_the_other_commit_cannot_run_is_given_up_and_named() -
 
 async def test_a_case_that_this_tree_cannot_run_fails_the_run() -> None:
     report = Report("this", "145a3ad")
-    await Contest(THIS, OTHER, Turns([THIS]), report).run(["drain"], 3)
+    await Contest(THIS, OTHER, Turns([THIS]), report, quiet).run(["drain"], 3)
     report.add(drained(100), drained(100))
     assert report.failed
 
@@ -238,3 +254,24 @@ def test_what_is_no_commit_is_refused(repository: Path, commit: str) -> None:
     with pytest.raises(NoSuchCommit, match="There is no commit"), sides.sides(commit):
         pass
     assert not (repository / "build").exists()
+
+
+async def test_pairs_in_which_others_had_the_machine_are_measured_again() -> None:
+    turns, report, shares = Turns([]), Report("this", "other"), [0.0, 0.3, 0.2, 0.01]
+    await Contest(THIS, OTHER, turns, report, lambda: Stolen(shares)).run(["drain"], 6)
+    (line,) = report.lines.values()
+    assert len(line.these) == 6
+    assert (report.repeated, report.disturbed) == (2, 0)
+    assert "2 pairs of turns were measured again" in report.table()
+
+
+async def test_if_others_have_the_machine_all_the_time_the_pairs_count_in_the_end() -> None:
+    report = Report("this", "other")
+    await Contest(THIS, OTHER, Turns([]), report, lambda: Stolen([0.5])).run(["drain"], 6)
+    (line,) = report.lines.values()
+    assert len(line.these) == 6
+    assert (report.repeated, report.disturbed) == (6, 6)
+
+
+def test_a_machine_that_is_all_ours() -> None:
+    assert 0 <= Disturbance().share <= 1

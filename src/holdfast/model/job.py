@@ -57,6 +57,8 @@ class Claim(msgspec.Struct, eq=False, gc=False):
     """Seconds for which it was due when it was claimed, by the database's clock."""
     slot: int = -1
     """In the ledger."""
+    sent: int = 0
+    """When its claim was sent, by the clock of the ledger: its lease lasts from then on at least. 0: nobody said."""
     start_by: int = 0
     """If it can expire: when, by the clock of the ledger, and never later than by the database's."""
     took: float = -1.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import cast
 
 from ...db.link import Link, backoff
 from ...errors import Contended, Unreachable
@@ -18,7 +19,7 @@ from ...model.flow import AnyOutcome
 from ...model.job import Claim
 from ...model.keep import Keep, as_installed
 from ...model.occurrences import Occurrences, Part
-from ...model.outcome import Ended, Final, HandedBack, Lost
+from ...model.outcome import DONE, Ended, Final, HandedBack, Lost
 from ...model.report import Report
 from ..leases.ledger import Ledger, now
 from . import writing
@@ -81,16 +82,20 @@ class Completer:
 
     def add(self, claim: Claim, outcome: AnyOutcome | Convoy) -> None:
         """Add the outcome of an attempt."""
-        if isinstance(outcome, HandedBack) or (isinstance(outcome, Ended) and outcome.status is Final.EXPIRED):
-            self._ledger.put_back(claim.slot)
-        else:
+        if outcome is DONE:  # the usual ending
             self._ledger.end(claim.slot)
-        if isinstance(outcome, Lost):
+        elif isinstance(outcome, HandedBack) or (isinstance(outcome, Ended) and outcome.status is Final.EXPIRED):
+            self._ledger.put_back(claim.slot)
+        elif isinstance(outcome, Lost):
+            self._ledger.end(claim.slot)
             self._lose(claim)
             self.freed()
             return
+        else:
+            self._ledger.end(claim.slot)
+        if not self._waiting:  # otherwise it is set
+            self._filled.set()
         self._waiting.append((claim, outcome))
-        self._filled.set()
         if len(self._waiting) >= self._batch:
             self._full.set()
 
@@ -165,20 +170,28 @@ class Completer:
             return
 
     def _still_ours(self, batch: list[Ending]) -> list[Ending]:
-        expired, lease, at = self._ledger.expired, self._lease, now()
-        ours = [e for e in batch if not expired(e[0].slot, lease, at)]
-        if len(ours) < len(batch):
-            kept = {claim.id for claim, _ in ours}
-            for claim, _ in batch:
-                if claim.id not in kept:
-                    self._lose(claim)
-            self.freed()
-        return ours
+        at = now()
+        sent_since = at - int(self._lease * 1e9)  # those that were claimed later are held by their first lease
+        late = [claim for claim, _ in batch if claim.sent < sent_since]
+        late = [claim for claim in late if self._ledger.expired(claim.slot, self._lease, at)]
+        if not late:
+            return batch
+        for claim in late:
+            self._lose(claim)
+        self.freed()
+        lost = {claim.id for claim in late}
+        return [ending for ending in batch if ending[0].id not in lost]
 
     def _settle(self, batch: list[Ending], report: Report[Claim]) -> None:
         if report.again:
             batch = self._put_off(batch, report)
-        self._occurrences.ended(_each(batch), report)
+        each = _each(batch)
+        self._occurrences.ended(each, report)
+        if report.completed == len(each):  # the usual batch
+            self._ledger.free_all([claim.slot for claim, _ in batch])
+            for claim in [claim for claim, _ in batch if claim.ordered]:
+                self.vacate(claim)
+            return
         lost = {claim.id for claim in report.lost}
         for claim, outcome in batch:
             if claim.id in lost:
@@ -214,6 +227,8 @@ class Completer:
 
 def _each(batch: list[Ending]) -> list[tuple[Claim, AnyOutcome]]:
     """The endings, those of convoys row by row."""
+    if not [1 for _, outcome in batch if isinstance(outcome, Convoy)]:  # the usual batch: it needs no copy
+        return cast("list[tuple[Claim, AnyOutcome]]", batch)
     each: list[tuple[Claim, AnyOutcome]] = []
     for claim, outcome in batch:
         if isinstance(outcome, Convoy):

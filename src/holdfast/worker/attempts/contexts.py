@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context as Variables
 from contextvars import copy_context
 from time import perf_counter
 from typing import Any
 
 from ...model.job import Claim
 from ..logs import current
-from .running import Running
+from .running import Running, Steps
 
 BLOCKS = 1.0
 """Seconds that one step of a handler may take, before a warning names it."""
@@ -27,10 +26,7 @@ Blocked = Callable[[Claim, float], None]
 _DONE = object()
 
 
-Steps = Generator[Any, Any, None]
-
-
-def first_step(running: Running, coroutine: Coroutine[Any, Any, Any]) -> tuple[Steps, Variables, Any] | None:
+def first_step(running: Running, coroutine: Coroutine[Any, Any, Any]) -> Steps | None:
     """Begin; None if it has ended, and its result is in `running`. Otherwise pass this to `other_steps`."""
     variables = copy_context()
     steps = _keep_result(running, coroutine).__await__()
@@ -45,7 +41,7 @@ async def _keep_result(running: Running, coroutine: Coroutine[Any, Any, Any]) ->
 
 
 @types.coroutine
-def other_steps(running: Running, began: tuple[Steps, Variables, Any], blocked: Blocked) -> Steps:
+def other_steps(running: Running, began: Steps, blocked: Blocked) -> Generator[Any, Any, None]:
     """As a task of asyncio does it: pass on what the coroutine waits for, and what is thrown in.
 
     `blocked` is called after each step in which it kept the loop for too long, the first one too.

@@ -78,6 +78,8 @@ class Hands:
         self._definitions = definitions
         self._plans = {kind: _Plan.of(definition, settings.grace) for kind, definition in definitions.items()}
         self._settings = settings
+        self._lease = int(settings.lease * 1e9)
+        """In nanoseconds, as the ledger's clock counts."""
         self._ledger = ledger
         self._occurrences = occurrences
         self._completer = completer
@@ -149,6 +151,7 @@ class Hands:
         hold = self._ledger.hold
         for claim in claims:
             claim.slot = hold(claim.id, claim.generation, at)
+            claim.sent = at
             if claim.expires_in is not None:
                 claim.start_by = at + int(claim.expires_in * 1e9)
         self._occurrences.claimed(claims)
@@ -224,7 +227,7 @@ class Hands:
 
     async def _run(self, claim: Claim, hand: asyncio.Task[None]) -> None:
         ledger, slot, at = self._ledger, claim.slot, marks.now()
-        if ledger.expired(slot, self._settings.lease, at):
+        if at - claim.sent > self._lease and ledger.expired(slot, self._settings.lease, at):
             self._leave(claim, Unstarted.LEASE_OVER)
             return
         timeout, kill_after, stoppable, later, flow = plan = self._plans[claim.kind]
@@ -249,7 +252,8 @@ class Hands:
         self._occurrences.started(claim)
         # If this raises, the worker ends, and a thread may still be running: the row stays in the ledger, for the
         # supervisor to hand back when the process is gone, or until its lease expires.
-        outcome = await self._runner.run(running)
+        if (outcome := self._runner.at_once(running)) is None:
+            outcome = await self._runner.run(running)
         del self._running[slot]
         ended = time.perf_counter()
         took, claim.took = ended - began, ended - running.began

@@ -52,8 +52,9 @@ class JobRunner:
         assert transactions is not None
         desk = self._desk = WorkerDesk(transactions, state)
         keep = keep_of({kind: definition.keep for kind, definition in definitions.items()})
+        self._on_loop = OnLoop(desk, occurrences)
         self._ways: dict[Runs, Way] = {
-            Runs.ON_LOOP: OnLoop(desk, occurrences),
+            Runs.ON_LOOP: self._on_loop,
             Runs.IN_THREAD: InThread(desk, settings.concurrency, threads),
             Runs.IN_TRANSACTION: InTransaction(desk, database, transactions, occurrences, keep),
         }
@@ -74,28 +75,47 @@ class JobRunner:
         """Does work of such an attempt go on elsewhere: in a process of its handler's own, or in children?"""
         return self._how[kind][0].runs in (Runs.IN_PROCESS, Runs.AS_FLOW)
 
+    def at_once(self, running: Running) -> AnyOutcome | None:
+        """Begin; the outcome, if the handler has ended without waiting for anything, or None: then `run` goes on.
+
+        Most handlers on the loop end here, and `run`, a coroutine around a coroutine, costs as much as they do.
+        """
+        definition, way = self._how[running.claim.kind]
+        if way is not self._on_loop:
+            return None
+        try:
+            outcome = self._on_loop.begin(running, definition)
+            return outcome if outcome is DONE else self._report(running, outcome)
+        except BaseException as error:
+            return self._caught(running, error)
+
     async def run(self, running: Running) -> AnyOutcome | None:
-        """Run the handler; None when its ending is already written."""
+        """Run the handler, or what is left of it; None when its ending is already written."""
         definition, way = self._how[running.claim.kind]
         try:
             outcome = await way.run(running, definition)
             return outcome if outcome is DONE else self._report(running, outcome)
-        except asyncio.CancelledError as error:
-            if not _current_task().cancelling():  # the handler's own, such as that of a task it awaited
-                return self._raised(running, error)
-            if running.reason is None or not running.cancellable:
-                raise  # the worker ends; a thread may still be running
-            running.reason.__traceback__ = error.__traceback__  # the log shows where it waited
-            return self._stopped(running)
-        except GaveIn:
-            return self._stopped(running)
         except BaseException as error:
-            if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
-                raise
-            return self._raised(running, error)
+            return self._caught(running, error)
         finally:
             if running.reason is not None:
                 _forget_cancellation()
+
+    def _caught(self, running: Running, error: BaseException) -> Outcome:
+        match error:
+            case asyncio.CancelledError():
+                if not _current_task().cancelling():  # the handler's own, such as that of a task it awaited
+                    return self._raised(running, error)
+                if running.reason is None or not running.cancellable:
+                    raise error  # the worker ends; a thread may still be running
+                running.reason.__traceback__ = error.__traceback__  # the log shows where it waited
+                return self._stopped(running)
+            case GaveIn():
+                return self._stopped(running)
+            case KeyboardInterrupt() | GeneratorExit():
+                raise error
+            case _:
+                return self._raised(running, error)
 
     def _stopped(self, running: Running) -> Outcome:
         assert running.reason is not None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextvars import Context as Variables
 from typing import Any
 
 import msgspec
@@ -14,6 +15,9 @@ from ...model.job import Claim
 from ...model.outcome import Outcome
 from ...model.tracing import Tracing
 from .deciding import Draining, Stop
+
+Steps = tuple[Generator[Any, Any, None], Variables, Any]
+"""The steps of a coroutine, the context in which they run, and what the last one waits for."""
 
 
 def _begun() -> None:
@@ -43,6 +47,8 @@ class Running(msgspec.Struct, eq=False):
     """Of a workflow: called instead of stopping it. Its running step is finished and recorded: it must be undone."""
     waited: bool = False
     """Has an async handler waited for anything? If not, it ran in one step."""
+    steps: Steps | None = None
+    """Of a handler on the loop that has waited: the steps that are left."""
     result: Any = None
     written: Outcome | None = None
     """Its outcome, if the attempt has written its ending itself."""

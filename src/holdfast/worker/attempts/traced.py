@@ -13,6 +13,8 @@ from .running import Running
 class AttemptRunner(Protocol):
     """What a hand needs of a runner."""
 
+    def at_once(self, running: Running) -> AnyOutcome | None: ...
+
     async def run(self, running: Running) -> AnyOutcome | None: ...
 
 
@@ -22,6 +24,9 @@ class TracedRunner:
     def __init__(self, runner: JobRunner, tracing: Tracing) -> None:
         self._runner = runner
         self._tracing = tracing
+
+    def at_once(self, running: Running) -> None:
+        """Nothing: the span has to be there first."""
 
     async def run(self, running: Running) -> AnyOutcome | None:
         claim = running.claim

@@ -24,7 +24,7 @@ from ...model.flow import AnyOutcome
 from ...model.job import Claim
 from ...model.keep import Keep
 from ...model.occurrences import Occurrences
-from ...model.outcome import AttemptFailed, Outcome
+from ...model.outcome import DONE, AttemptFailed, Outcome
 from ...probes import probe
 from ..handler_processes.pool import HandlerProcesses
 from ..leases import ledger as marks
@@ -64,7 +64,8 @@ class OnLoop:
 
     async def start(self) -> None: ...
 
-    async def run(self, running: Running, definition: Definition) -> Outcome:
+    def begin(self, running: Running, definition: Definition) -> Outcome | None:
+        """Run the handler up to where it first waits. The outcome, if it has ended there; otherwise `run` goes on."""
         claim = running.claim
         arguments = definition.decode(claim.payload, claim.version)
         probe("run.before")
@@ -73,10 +74,19 @@ class OnLoop:
             coroutine = definition.function(running.context, **arguments)
         else:
             coroutine = definition.function(**arguments)
-        if (began := first_step(running, coroutine)) is not None:
-            await other_steps(running, began, self._occurrences.blocked)
+        running.steps = first_step(running, coroutine)
+        return self._ended(running) if running.steps is None else None
+
+    async def run(self, running: Running, definition: Definition) -> Outcome:
+        if running.steps is None and (outcome := self.begin(running, definition)) is not None:
+            return outcome
+        assert running.steps is not None
+        await other_steps(running, running.steps, self._occurrences.blocked)
+        return self._ended(running)
+
+    def _ended(self, running: Running) -> Outcome:
         probe("run.after")
-        return returned(running.result)
+        return DONE if running.result is None else returned(running.result)
 
     async def close(self) -> None: ...
 

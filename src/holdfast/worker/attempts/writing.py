@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from ...db.runner import Runner
 from ...inbox import convoys, ending
@@ -10,7 +11,7 @@ from ...model.convoy import Convoy
 from ...model.flow import PARENT, AnyOutcome, FlowEnd, FlowOutcome, Parked
 from ...model.job import Claim
 from ...model.keep import Keep, as_installed
-from ...model.outcome import Completed, Ended, Outcome
+from ...model.outcome import DONE, Completed, Ended, Outcome
 from ...model.report import Report
 from ...workflow import ending as flow_ending
 
@@ -22,6 +23,8 @@ async def write(
     keep: Keep[Claim] = as_installed,
 ) -> Report[Claim]:
     """Write the endings of one worker; see `inbox.ending.write`."""
+    if not [1 for claim, outcome in endings if outcome is not DONE or claim.headers is not None]:  # the usual batch
+        return await ending.write(runner, cast("Sequence[tuple[Claim, Outcome]]", endings), repeated, keep)
     jobs: list[tuple[Claim, Outcome]] = []
     flows: list[tuple[Claim, FlowOutcome]] = []
     children: list[tuple[Claim, Completed | Ended | FlowEnd]] = []

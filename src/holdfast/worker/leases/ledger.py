@@ -220,6 +220,12 @@ class Ledger:
         self._map[_HEADER + slot * _SLOT] = FREE
         self._free.append(slot)
 
+    def free_all(self, slots: list[int]) -> None:
+        held = self._map
+        for slot in slots:
+            held[_HEADER + slot * _SLOT] = FREE
+        self._free += slots
+
     def notice_of(self, slot: int) -> int:
         return self._map[_HEADER + slot * _SLOT + 1]
 

@@ -1,4 +1,4 @@
-"""How much of this machine others had. On a shared host, the hypervisor gives its cores to other guests now and then."""
+"""How much of this machine others had. On a shared host, other guests get the cores now and then."""
 
 from __future__ import annotations
 

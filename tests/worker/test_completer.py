@@ -11,7 +11,7 @@ from tests.support.waiting import until
 
 from holdfast.db.link import Link
 from holdfast.model.occurrences import Occurrences
-from holdfast.model.outcome import AttemptFailed, Completed
+from holdfast.model.outcome import DONE, AttemptFailed, Completed
 from holdfast.worker.attempts.completer import Completer
 from holdfast.worker.leases import ledger as marks
 from holdfast.worker.leases.ledger import Ledger
@@ -45,6 +45,28 @@ async def test_what_nobody_looked_after_for_a_whole_lease_is_lost_before_anythin
     assert (await one.row(late))["status"] == "processing"
     assert await one.connection.fetchval("select status from holdfast.jobs where id = $1", kept) != "processing"
     assert tally.counters.lease_lost == 1
+    assert list(ledger.held()) == []
+
+
+async def test_a_late_ending_does_not_take_a_later_claim_of_the_same_job_with_it(one: Session, link: Link) -> None:
+    # As after a suspended machine: the job was swept meanwhile, and is claimed and run here again before the first
+    # ending was looked at.
+    (job,) = await one.add(1)
+    (first,) = await one.claim("w1")
+    await one.connection.execute(
+        "update holdfast.inbox set status = 'pending', claimed_by = null, lease_expires_at = null, claimed_at = null"
+    )
+    (second,) = await one.claim("w1")
+    assert second.generation > first.generation
+    ledger, tally = Ledger(), Tally()
+    completer = Completer(link, ledger, Occurrences(tally), LEASE, batch=10)
+    for claim, age in ((first, LEASE + 1), (second, 0)):
+        claim.slot = ledger.hold(job, claim.generation, marks.now() - int(age * 1e9))
+        completer.add(claim, DONE)
+    completer.start()
+    assert await completer.close(within=30)
+    assert await one.connection.fetchval("select status from holdfast.jobs where id = $1", job) == "completed"
+    assert (tally.counters.lease_lost, tally.counters.completed) == (1, 1)
     assert list(ledger.held()) == []
 
 

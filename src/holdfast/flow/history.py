@@ -63,6 +63,8 @@ class Past:
                 last = step.ordinal
         self.mail = history.mail
         self.paused = history.paused
+        self.empty = not self._steps
+        """Is nothing recorded that the code could ask for?"""
         self.unvisited = len(self._steps)
         """How many recorded steps the code has not asked for yet."""
         self.next_ordinal = last + 1

@@ -18,7 +18,7 @@ import msgspec
 
 from ..definitions import Definition
 from ..errors import ConfigurationError, HistoryMismatch
-from ..model.flow import RecordedStep, Standing, StepKind, StepRecord, StepStatus
+from ..model.flow import GOES_ON, RecordedStep, Standing, StepKind, StepRecord, StepStatus
 from ..model.outcome import AttemptFailed, Final
 from .branches import Branches, stand_still
 from .functions import StepFunction
@@ -166,6 +166,8 @@ class Machine(Branches):
 
     def find(self, branch: Branch, name: str, n: int, kind: str) -> RecordedStep | None:
         """The recorded step; None: it is new, and `begin` says whether it may begin."""
+        if self.past.empty:
+            return None
         try:
             step = self.past.find(name, n, kind, branch)
         except HistoryMismatch as mismatch:
@@ -294,7 +296,8 @@ class Machine(Branches):
         """It was written. If it failed, it stays: nothing is written after it, and all who wait for it are told."""
         if self._flush is flush:
             self._flush = None
-        self.note(standing)
+        if standing is not GOES_ON:
+            self.note(standing)
 
     @property
     def writing(self) -> bool:
@@ -309,8 +312,11 @@ class Machine(Branches):
             self.halt = self.halt or Halt.PAUSED
 
 
+_SLEEP, _DONE = StepKind.SLEEP.value, StepStatus.DONE.value
+
+
 def _rides_along(record: StepRecord) -> bool:
-    return record.kind == StepKind.SLEEP and record.status == StepStatus.DONE
+    return record.kind == _SLEEP and record.status == _DONE
 
 
 def _side_by_side(one: tuple[int, ...], other: tuple[int, ...]) -> bool:

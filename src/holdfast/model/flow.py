@@ -128,6 +128,10 @@ class Standing(NamedTuple):
     paused: bool
 
 
+GOES_ON = Standing(cancelled=False, paused=False)
+"""Nobody wants anything of it, as nearly always."""
+
+
 class Parked(msgspec.Struct, frozen=True):
     """The instance waits, and holds no worker. An outcome."""
 

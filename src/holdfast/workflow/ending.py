@@ -18,7 +18,7 @@ from ..db.runner import Runner
 from ..model.flow import PARENT, FlowEnd, Parked
 from ..model.job import Holding
 from ..model.keep import NOTHING, THE_KEY, Keep, as_installed
-from ..model.outcome import Completed, Ended, Final
+from ..model.outcome import DONE, Completed, Ended, Final
 from ..model.report import Report
 from ..probes import probe
 from .recording import AGAIN, as_archived, as_records, held_of, unless_empty
@@ -196,6 +196,8 @@ def _how(
 ) -> tuple[list[str | None], list[str | None], list[str | None], list[int | None]]:
     """Results, statuses, reasons and what is kept, as the statements take them."""
     ends = [_end_of(outcome) for _, outcome in endings]
+    if keep is as_installed and ends.count(DONE) == len(ends):  # as most
+        return [], [], [], []
     return (
         unless_empty(end.result if isinstance(end, Completed) else None for end in ends),
         unless_empty(end.status.value if isinstance(end, Ended) else None for end in ends),
@@ -221,6 +223,9 @@ async def _note_ended(
     report: Report[H],
 ) -> None:
     missing = [(held, _end_of(outcome)) for held, outcome in endings if held.id not in done]
+    if not missing and not [1 for _, outcome in endings if _end_of(outcome) is not DONE]:  # as most
+        report.completed += len(endings)
+        return
     if missing and repeated:
         ids, generations = [held.id for held, _ in missing], [held.generation for held, _ in missing]
         confirmed = await runner.run("inbox", "confirm", ids, generations, missing[0][0].worker)

@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 
 from ..db.runner import Runner
-from ..model.flow import History, Standing, StepRecord
+from ..model.flow import GOES_ON, History, Standing, StepRecord
 from ..model.job import Holding
 from ..probes import probe
 
@@ -28,7 +28,6 @@ AGAIN, LONGEST = 0.005, 0.1
 _decode = msgspec.json.Decoder(History).decode
 _encode = msgspec.json.Encoder().encode
 _ordinal = attrgetter("ordinal")
-_GOES_ON = Standing(cancelled=False, paused=False)
 
 
 async def record(runner: Runner, batch: Sequence[tuple[H, Sequence[StepRecord]]]) -> dict[UUID, Standing]:
@@ -50,7 +49,7 @@ async def record_all(runner: Runner, batch: Sequence[tuple[H, Sequence[StepRecor
         rows = await runner.run("workflow", "record", worker, *as_records(left, hold=True))
         probe("record.after")
         if left is batch and not any(rows[0]):  # as nearly always
-            return [_GOES_ON] * len(batch)
+            return [GOES_ON] * len(batch)
         lost, cancelled, paused = (frozenset(ids or ()) for ids in rows[0])
         for held, _ in left:
             if held.id not in lost:

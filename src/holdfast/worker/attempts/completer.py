@@ -179,8 +179,8 @@ class Completer:
         for claim in late:
             self._lose(claim)
         self.freed()
-        lost = {claim.id for claim in late}
-        return [ending for ending in batch if ending[0].id not in lost]
+        lost = {claim.slot for claim in late}  # not by id: a later claim of the same job may be in this batch
+        return [ending for ending in batch if ending[0].slot not in lost]
 
     def _settle(self, batch: list[Ending], report: Report[Claim]) -> None:
         if report.again:

@@ -32,6 +32,7 @@ class FlowRecords:
         self._draining = draining
         self._ledger = ledger
         self._lease = settings.lease
+        self._lease_ns = int(settings.lease * 1e9)
         # Opened when they are needed. What is read does not wait for what is written.
         names = ("steps", "steps 2", "history")
         self._links = [Link(database, f"{name} {worker}", deadline=settings.deadline) for name in names]
@@ -44,7 +45,8 @@ class FlowRecords:
         return self._draining.is_set()
 
     def holds(self, claim: Claim) -> bool:
-        return not self._ledger.expired(claim.slot, self._lease, now())
+        at = now()  # most steps run within the first lease
+        return at - claim.sent <= self._lease_ns or not self._ledger.expired(claim.slot, self._lease, at)
 
     def load(self, claim: Claim) -> Awaitable[History]:
         return self._histories.ask(claim, None)

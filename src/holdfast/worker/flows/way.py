@@ -153,7 +153,13 @@ class FlowJournal:
             with self._told(StepContext(self._claim, self._way.desk, call.shown, call.attempt, call.result)) as context:
                 value = await _within(call, function.call(context, *call.arguments), context)
         else:
-            value = await _within(call, function.call(*call.arguments), None)
+            coroutine = function.call(*call.arguments)
+            try:
+                waits_for = coroutine.send(None)
+            except StopIteration as done:  # it waited for nothing, and needs no timer
+                value = done.value
+            else:
+                value = await _in_time(call, coroutine, waits_for, None)
         probe("step.after")
         return value
 
@@ -246,6 +252,11 @@ async def _within(call: StepCall, coroutine: Coroutine[Any, Any, Any], context: 
         waits_for = coroutine.send(None)
     except StopIteration as done:
         return done.value
+    return await _in_time(call, coroutine, waits_for, context)
+
+
+async def _in_time(call: StepCall, coroutine: Coroutine[Any, Any, Any], waits_for: Any, context: Context | None) -> Any:
+    """The result of a step that waits for something, if it comes in time."""
     try:
         async with asyncio.timeout(call.timeout):
             return await _rest(coroutine, waits_for)

@@ -28,7 +28,7 @@ class SlowRecords:
         await self.answer.wait()
         return History()
 
-    async def record(self, claim: Claim, records: list[StepRecord]) -> Standing:
+    async def record(self, claim: Claim, records: list[StepRecord], alone: bool) -> Standing:
         return Standing(cancelled=False, paused=False)
 
 

@@ -19,6 +19,7 @@ from holdfast.model.occurrences import Occurrences
 from holdfast.worker.attempts import hands as module
 from holdfast.worker.attempts.completer import Completer
 from holdfast.worker.attempts.hands import Hands
+from holdfast.worker.attempts.permits import Permits
 from holdfast.worker.attempts.runner import JobRunner
 from holdfast.worker.attempts.transactions import Transactions
 from holdfast.worker.embedded import EmbeddedWorker
@@ -65,7 +66,9 @@ async def bench(hf: Holdfast) -> AsyncIterator[Bench]:
     completer = Completer(link, ledger, Occurrences(tally), LEASE, batch=10)
     completer.start()
     runner = JobRunner(hf._database, definitions, settings, Occurrences(tally))
-    hands = Hands(definitions, settings, ledger, Occurrences(tally), completer, asyncio.Event())
+    hands = Hands(
+        definitions, settings, ledger, Occurrences(tally), completer, asyncio.Event(), Permits(settings.concurrency)
+    )
     yield Bench(hands, completer, runner, ledger, tally, ran)
     await completer.close(within=10)
     await runner.close()

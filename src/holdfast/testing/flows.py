@@ -182,7 +182,7 @@ class Records:
     async def load(self, claim: Claim) -> History:
         return (await recording.load(self._runner, [claim.id])).get(claim.id) or History()
 
-    async def record(self, claim: Claim, records: Sequence[StepRecord]) -> Standing:
+    async def record(self, claim: Claim, records: Sequence[StepRecord], alone: bool) -> Standing:
         standing = (await recording.record(self._runner, [(claim, records)])).get(claim.id)
         if standing is None:
             raise LeaseLost("another worker may own the instance")

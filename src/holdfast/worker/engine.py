@@ -35,8 +35,9 @@ from ..schema import migrate
 from ..version import __version__
 from .attempts.completer import Completer
 from .attempts.hands import Hands
+from .attempts.permits import Permits
 from .attempts.runner import JobRunner
-from .attempts.traced import traced
+from .attempts.traced import AttemptRunner, traced
 from .claiming.in_place import InPlace
 from .claiming.isolated import IsolatedClaiming
 from .claiming.loops import Claiming
@@ -53,6 +54,8 @@ from .settings import Suspects, WorkerSettings
 from .tally import Tally
 
 WATCH_EVERY = 0.05
+RELIEF = 400
+"""Most hands beyond the permits, for instances that begin while others wait for the database."""
 
 
 class Engine:
@@ -93,8 +96,10 @@ class Engine:
         self.claimer = Claimer(self._claim_link, name, self._queues, served.known, settings.lease, ordered)
         keep = keep_of({kind: d.keep for kind, d in self._definitions.items()})
         self._completer = Completer(self._write_link, ledger, occurrences, settings.lease, settings.batch, keep)
-        self._hands = Hands(self._definitions, settings, ledger, occurrences, self._completer, self._draining)
-        self._records = FlowRecords(served.database, occurrences, ledger, settings, name, self._draining)
+        permits = self._permits = Permits(settings.concurrency)
+        self._hands = Hands(self._definitions, settings, ledger, occurrences, self._completer, self._draining, permits)
+        self._hands.hire = self._hire
+        self._records = FlowRecords(served.database, occurrences, ledger, settings, name, self._draining, permits)
         self._unanswered = Unanswered(self._write_link, name, ledger, occurrences, settings.deadline)
         self._unanswered.wake = self._wake_all
         self._relaying = Relaying(
@@ -117,6 +122,7 @@ class Engine:
         self._completer.vacate = self._hands.vacate = self._vacate
         self._completer.freed = self._freed
         self._runner: JobRunner
+        self._traced: AttemptRunner
         self._lifespan = LifespanTask(served.lifespan, self._lifespan_failed)
         self._hand_tasks: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
@@ -138,11 +144,9 @@ class Engine:
             raise
         self.ledger.set_name(self.name)
         self._completer.start()
-        runner = traced(self._runner, self._tracing)
-        for number in range(self.settings.concurrency):
-            hand = asyncio.create_task(self._hands.work(runner), name=f"holdfast hand {number}")
-            hand.add_done_callback(self._loop_ended)
-            self._hand_tasks.append(hand)
+        self._traced = traced(self._runner, self._tracing)
+        for _ in range(self.settings.concurrency):
+            self._add_hand()
         loops = [self.claiming.along_lanes, self.claiming.through_keys] if self._queues else []
         self._claim_loops = [self._run_loop(loop) for loop in (*loops, *self._relaying.claim_loops)]
         self._loops += [*self._claim_loops, *map(self._run_loop, self._relaying.relay_loops)]
@@ -153,6 +157,20 @@ class Engine:
         self.occurrences.worker_started(
             self.name, [*self._queues, *self._relaying.queues], self.settings.concurrency, isolation
         )
+
+    def _add_hand(self) -> None:
+        name = f"holdfast hand {len(self._hand_tasks)}"
+        hand = asyncio.create_task(self._hands.work(self._traced), name=name)
+        hand.add_done_callback(self._loop_ended)
+        self._hand_tasks.append(hand)
+
+    def _hire(self) -> bool:
+        """One more hand, if another waits for the database and has lent its permit."""
+        hands, usual = len(self._hand_tasks), self.settings.concurrency
+        if self._draining.is_set() or not usual <= hands < usual + min(self._hands.lent, RELIEF):
+            return False
+        self._add_hand()
+        return True
 
     def _run_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         task = asyncio.create_task(loop(), name=f"holdfast {loop.__name__}")
@@ -331,7 +349,8 @@ class Engine:
     def _publish(self, now: bool = False) -> None:
         """Let the keeper see the counters, and now and then the numbers."""
         counters = self.tally.counters
-        counters.running, counters.ready = self._hands.running, self._hands.ready
+        counters.running = self._hands.running - self._hands.lent
+        counters.ready = self._hands.ready
         counters.rescans, counters.ring = self.claimer.rescans, self.claiming.shares.digest
         self.tally.publish(self.ledger)
         if now or time.monotonic() - self._published_at > PUBLISH_EVERY:

@@ -26,6 +26,7 @@ from ..settings import WorkerSettings
 from .completer import Completer
 from .contexts import BLOCKS
 from .deciding import Draining, Unstarted, expiry, unstarted
+from .permits import Permits
 from .running import Running
 from .traced import AttemptRunner
 
@@ -74,7 +75,10 @@ class Hands:
         occurrences: Occurrences,
         completer: Completer,
         draining: asyncio.Event,
+        permits: Permits,
     ) -> None:
+        self._permits = permits
+        permits.on_lent = self._lent_one
         self._definitions = definitions
         self._plans = {kind: _Plan.of(definition, settings.grace) for kind, definition in definitions.items()}
         self._settings = settings
@@ -98,6 +102,10 @@ class Hands:
         self._handler_time = AHEAD
         self._payload_bytes = 0.0
         """Recent average size of a payload."""
+        self._awake = 0
+        """Hands that are not idle."""
+        self.hire: Callable[[], bool] = lambda: False
+        """Start one more hand, if there may be one more; set by the engine."""
         self.demand = asyncio.Event()
         """Set when there is room, or will be in a moment."""
         self.vacate: Callable[[Claim], None] = lambda claim: None
@@ -106,6 +114,11 @@ class Hands:
     @property
     def running(self) -> int:
         return len(self._running)
+
+    @property
+    def lent(self) -> int:
+        """How many rows leave room for others: their instances only wait for the database."""
+        return self._permits.lent
 
     @property
     def ready(self) -> int:
@@ -162,10 +175,32 @@ class Hands:
             return
         self._ready.extend(claims)
         self._begin_turn()
-        for _ in range(min(len(claims), len(self._idle))):
+        for _ in range(len(claims)):
+            if not self._let_begin():
+                break
+
+    def _lent_one(self) -> None:
+        if not self._ready:
+            self.demand.set()  # there is room for another row
+        else:
+            self._let_begin()
+
+    def _let_begin(self) -> bool:
+        """Let one more hand begin, if there is a row for it and hands are missing: idle, or gone to wait."""
+        if not self._ready or not self._missing:
+            return False
+        while self._idle:
             future = self._idle.popleft()
             if not future.done():
+                self._awake += 1
                 future.set_result(None)
+                return True
+        return self.hire()
+
+    @property
+    def _missing(self) -> bool:
+        """May one more hand work? Those that wait for the database, and have lent their permit, do not count."""
+        return self._awake - self._permits.lent < self._settings.concurrency
 
     def _weigh(self, claims: list[Claim]) -> None:
         """Update the average: fast when payloads get larger, slowly when they get smaller."""
@@ -185,15 +220,24 @@ class Hands:
     async def work(self, runner: AttemptRunner) -> None:
         """Run one hand until it is cancelled; in a drain, until its handler has ended, which may swallow that."""
         self._runner = runner
-        task = asyncio.current_task()
+        task, permits, usual = asyncio.current_task(), self._permits, self._settings.concurrency
         assert task is not None
+        self._awake += 1
         while not self._draining.is_set():
-            if not self._ready or self._completer.backlog >= UNWRITTEN:
+            if not self._ready or permits.free <= 0 or self._completer.backlog >= UNWRITTEN:
                 await self._rest()
+            elif self._awake - permits.lent > usual:  # those that it stood in for are back
+                await self._be_idle()
             elif time.perf_counter() > self._turn_ends:
                 await self._end_turn()
             else:
-                await self._run(self._next(), task)
+                permits.free -= 1
+                try:
+                    await self._run(self._next(), task)
+                finally:
+                    permits.free += 1
+                    if permits.returning:
+                        permits.pass_on()
 
     def _next(self) -> Claim:
         claim = self._ready.popleft()
@@ -203,12 +247,17 @@ class Hands:
         return claim
 
     async def _rest(self) -> None:
-        if self._ready:  # too many endings are unwritten: let the completer run
+        if self._ready and self._permits.free > 0:  # too many endings are unwritten: let the completer run
             await asyncio.sleep(0.001)
             return
-        self.demand.set()
+        if not self._ready:
+            self.demand.set()
+        await self._be_idle()
+
+    async def _be_idle(self) -> None:
         future = asyncio.get_running_loop().create_future()
         self._idle.append(future)
+        self._awake -= 1
         await future
 
     async def _end_turn(self) -> None:
@@ -259,6 +308,8 @@ class Hands:
         took, claim.took = ended - began, ended - running.began
         if took > BLOCKS and self._definitions[claim.kind].runs is Runs.ON_LOOP and not running.waited:
             self._occurrences.blocked(claim, took)
+        if flow:
+            took = running.busy
         # Fast when handlers get slower, slowly when they get faster.
         self._handler_time += (took - self._handler_time) * (0.5 if took > self._handler_time else 0.1)
         if outcome is None:
@@ -320,7 +371,7 @@ class Hands:
 
     def _hand_back_stale(self) -> None:
         """Hand back what waits if every hand has a slow handler; other workers may have room."""
-        if len(self._running) >= self._settings.concurrency:
+        if self._permits.free <= 0:
             self._occurrences.start_overdue(list(self._ready), STALE)
             self.hand_back_ready()
             self._handler_time = max(self._handler_time, AHEAD)

@@ -45,6 +45,8 @@ class Running(msgspec.Struct, eq=False):
     reason: Stop | None = None
     on_cancel: Callable[[Cancelled], None] | None = None
     """Of a workflow: called instead of stopping it. Its running step is finished and recorded: it must be undone."""
+    busy: float = 0.0
+    """Of a workflow: the seconds that its steps took."""
     waited: bool = False
     """Has an async handler waited for anything? If not, it ran in one step."""
     steps: Steps | None = None

@@ -182,7 +182,7 @@ class Claiming:
         if self._overloaded() or self._hands.closed:
             return 0
         vacated = self.claimer.vacated  # each may hand over one row during this claim
-        held = self._hands.held + vacated + self._booked
+        held = self._hands.held - self._hands.lent + vacated + self._booked
         ahead = self._hands.ahead if self._full >= BACKLOG else 0
         room = min(self._settings.concurrency + ahead - held, self._settings.batch, self._room - vacated)
         return room if room >= max(1, ahead // 2) or not self._hands.waiting else 0

@@ -25,6 +25,10 @@ class Taker(Protocol):
         """How many rows it has."""
 
     @property
+    def lent(self) -> int:
+        """How many of them leave room for others."""
+
+    @property
     def ahead(self) -> int:
         """How many rows to hold beyond the running ones."""
 

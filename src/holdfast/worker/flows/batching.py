@@ -11,10 +11,13 @@ from ...errors import Contended, LeaseLost, Unreachable
 from ...model.availability import Availability
 from ...model.job import Claim
 from ...model.occurrences import Occurrences, Part
+from ..attempts.permits import KEPT, Lender
 from ..leases.ledger import Ledger, now
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+Answer = tuple[asyncio.Future[A], Lender]
+"""To be given, and by whom."""
 
 
 class Batches(Generic[Q, A]):
@@ -34,12 +37,12 @@ class Batches(Generic[Q, A]):
         self._most = most
         self._free = list(links)
         self._waiting: list[tuple[Claim, Q]] = []
-        self._answers: list[asyncio.Future[A]] = []
+        self._answers: list[Answer[A]] = []
         """Of those that wait, in the same order."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def ask(self, claim: Claim, question: Q) -> asyncio.Future[A]:
-        """The answer. `LeaseLost` if the row is no longer ours."""
+    def ask(self, claim: Claim, question: Q, lender: Lender = KEPT) -> asyncio.Future[A]:
+        """The answer. `LeaseLost` if the row is no longer ours. `lender`: to whom a permit was lent meanwhile."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[A] = loop.create_future()
         if self._free and len(self._waiting) % self._most == 0:  # the first of the next trip
@@ -47,7 +50,7 @@ class Batches(Generic[Q, A]):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         self._waiting.append((claim, question))
-        self._answers.append(answer)
+        self._answers.append((answer, lender))
         return answer
 
     async def close(self) -> None:
@@ -65,7 +68,7 @@ class Batches(Generic[Q, A]):
         finally:
             self._free.append(link)
 
-    async def _answer(self, link: Link, batch: list[tuple[Claim, Q]], answers: list[asyncio.Future[A]]) -> None:
+    async def _answer(self, link: Link, batch: list[tuple[Claim, Q]], answers: list[Answer[A]]) -> None:
         while batch:
             try:
                 found = await self._trip(link, batch)
@@ -85,20 +88,20 @@ class Batches(Generic[Q, A]):
             for answer, value in zip(answers, found, strict=True):
                 if value is None:
                     _lose(answer)
-                elif not answer.done():
-                    answer.set_result(value)
+                else:
+                    answer[1].resume(answer[0], value)
             return
 
     def _still_ours(
-        self, batch: list[tuple[Claim, Q]], answers: list[asyncio.Future[A]]
-    ) -> tuple[list[tuple[Claim, Q]], list[asyncio.Future[A]]]:
+        self, batch: list[tuple[Claim, Q]], answers: list[Answer[A]]
+    ) -> tuple[list[tuple[Claim, Q]], list[Answer[A]]]:
         """What is worth another try. The first try needs no look at the clock: it is written under the hold."""
         at = now()
         ours = []
         for one, answer in zip(batch, answers, strict=True):
-            if self._ledger.expired(one[0].slot, self._lease, at):
+            if self._ledger.expired(one[0].slot, self._lease, at) or answer[0].done():  # or its run was stopped
                 _lose(answer)
-            elif not answer.done():
+            else:
                 ours.append((one, answer))
         return [one for one, _ in ours], [answer for _, answer in ours]
 
@@ -107,10 +110,12 @@ class Batches(Generic[Q, A]):
         raise NotImplementedError
 
 
-def _fail(answer: asyncio.Future[Any], error: Exception) -> None:
+def _fail(answered: Answer[Any], error: Exception) -> None:
+    answer, lender = answered
+    lender.take_back()
     if not answer.done():  # its run may have been stopped
         answer.set_exception(error)
 
 
-def _lose(answer: asyncio.Future[Any]) -> None:
+def _lose(answer: Answer[Any]) -> None:
     _fail(answer, LeaseLost("another worker may own the instance"))

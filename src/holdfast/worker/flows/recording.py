@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Sequence
 
 from ...db.database import Database
@@ -12,9 +11,13 @@ from ...model.flow import History, Standing, StepRecord
 from ...model.job import Claim
 from ...model.occurrences import Occurrences, Part
 from ...workflow import recording
+from ..attempts.permits import Permits
 from ..leases.ledger import Ledger, now
 from ..settings import WorkerSettings
 from .batching import Batches
+
+MOST = 150
+"""Instances whose steps are written in one trip: more would wait for each other longer than the trip costs."""
 
 
 class FlowRecords:
@@ -28,17 +31,19 @@ class FlowRecords:
         settings: WorkerSettings,
         worker: str,
         draining: asyncio.Event,
+        permits: Permits,
     ) -> None:
         self._draining = draining
+        self._permits = permits
         self._ledger = ledger
         self._lease = settings.lease
         self._lease_ns = int(settings.lease * 1e9)
         # Opened when they are needed. What is read does not wait for what is written.
         names = ("steps", "steps 2", "history")
         self._links = [Link(database, f"{name} {worker}", deadline=settings.deadline) for name in names]
-        half = math.ceil(settings.concurrency / 2)
-        self._recorder = _Recorder(Part.WORKFLOWS, occurrences, ledger, settings.lease, self._links[:2], half)
-        self._histories = _Histories(Part.WORKFLOWS, occurrences, ledger, settings.lease, self._links[2:], 2 * half)
+        lease = settings.lease
+        self._recorder = _Recorder(Part.WORKFLOWS, occurrences, ledger, lease, self._links[:2], MOST)
+        self._histories = _Histories(Part.WORKFLOWS, occurrences, ledger, lease, self._links[2:], 2 * MOST)
 
     @property
     def draining(self) -> bool:
@@ -49,10 +54,14 @@ class FlowRecords:
         return at - claim.sent <= self._lease_ns or not self._ledger.expired(claim.slot, self._lease, at)
 
     def load(self, claim: Claim) -> Awaitable[History]:
-        return self._histories.ask(claim, None)
+        self._permits.lend()
+        return self._histories.ask(claim, None, self._permits)
 
-    def record(self, claim: Claim, records: Sequence[StepRecord]) -> Awaitable[Standing]:
-        return self._recorder.ask(claim, records)
+    def record(self, claim: Claim, records: Sequence[StepRecord], alone: bool) -> Awaitable[Standing]:
+        if not alone:
+            return self._recorder.ask(claim, records)
+        self._permits.lend()
+        return self._recorder.ask(claim, records, self._permits)
 
     async def close(self) -> None:
         await self._recorder.close()

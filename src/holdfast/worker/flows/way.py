@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
+from time import perf_counter
 from typing import Any, Protocol
 
 import asyncpg
@@ -51,7 +52,8 @@ class Records(Protocol):
 
     def load(self, claim: Claim) -> Awaitable[History]: ...
 
-    def record(self, claim: Claim, records: Sequence[StepRecord]) -> Awaitable[Standing]: ...
+    def record(self, claim: Claim, records: Sequence[StepRecord], alone: bool) -> Awaitable[Standing]:
+        """`alone`: nothing else of this instance runs, so another may run in its place."""
 
 
 class AsFlow:
@@ -88,6 +90,7 @@ class AsFlow:
         past = Past(history)
         undoing = claim.cancelled or bool(past.undone)
         machine = Machine(definition, past, journal, Mode.UNDO if undoing else Mode.RUN, stored=bool(history.steps))
+        own.machine = machine
         code = _code(claim, definition, Flow(machine, claim), arguments)
         try:
             outcome = await run(machine, code, lambda took: self._occurrences.blocked(claim, took), "cancelled")
@@ -125,6 +128,7 @@ class FlowJournal:
         self._claim = running.claim
         self._contexts: set[Context] = set()
         self._cancelled: Cancelled | None = None
+        self.machine: Machine | None = None
 
     @property
     def draining(self) -> bool:
@@ -135,7 +139,8 @@ class FlowJournal:
         return self._cancelled is not None
 
     def record(self, records: Sequence[StepRecord]) -> Awaitable[Standing]:
-        return self._way.records.record(self._claim, records)
+        alone = self.machine is not None and self.machine.active == 1
+        return self._way.records.record(self._claim, records, alone)
 
     def tell(self, reason: Cancelled) -> None:
         """Tell the running steps that the instance was cancelled."""
@@ -146,6 +151,7 @@ class FlowJournal:
     async def call(self, call: StepCall) -> Any:
         self._check_lease()
         probe("step.before")
+        began = perf_counter()
         function = call.function
         if function.runs is Runs.IN_THREAD:
             value = await self._in_thread(call)
@@ -160,6 +166,7 @@ class FlowJournal:
                 value = done.value
             else:
                 value = await _in_time(call, coroutine, waits_for, None)
+        self._running.busy += perf_counter() - began
         probe("step.after")
         return value
 
@@ -214,6 +221,7 @@ class FlowJournal:
         claim, way = self._claim, self._way
         self._check_lease()
         probe("step.before")
+        began = perf_counter()
         async with way.transactions.of(claim, call.timeout) as connection:
             context = StepTxContext(claim, way.desk, connection, call.shown, call.attempt, call.result)
             with self._told(context):
@@ -229,6 +237,7 @@ class FlowJournal:
                 raise LeaseLost("the lease was lost; the transaction of this step is rolled back")
             probe("tx.before_commit")
         probe("tx.after_commit")
+        self._running.busy += perf_counter() - began
         return standing[claim.id]
 
 

@@ -98,6 +98,8 @@ class Relay:
         one_by_one = len(self._ready) + len(self._following) + len(self._in_flight) + len(self._postponed)
         return self.coming + one_by_one
 
+    lent = 0
+
     @property
     def ahead(self) -> int:
         return self._window // 2

@@ -1,0 +1,121 @@
+"""An instance that only waits for the database leaves its place to others; never do more steps run than may."""
+
+import asyncio
+import random
+
+import asyncpg
+import pytest
+from tests.support.pooler import direct
+from tests.support.waiting import until
+from tests.support.workers import Inbox
+
+from holdfast import Flow, Holdfast
+from holdfast.loading import served
+from holdfast.worker.attempts.permits import Permits
+from holdfast.worker.embedded import EmbeddedWorker
+from holdfast.worker.settings import WorkerSettings
+
+
+async def test_while_the_record_of_one_cannot_be_written_another_runs_with_its_permit(
+    hf: Holdfast, inbox: Inbox
+) -> None:
+    ran: list[str] = []
+    gate = asyncio.Event()
+
+    async def note(what: str) -> None:
+        ran.append(what)
+        if what == "held 1":
+            await gate.wait()
+
+    @hf.workflow(version=1)
+    async def two(flow: Flow, name: str) -> None:
+        await flow.step("first", note, f"{name} 1")
+        await flow.step("second", note, f"{name} 2")
+
+    worker = EmbeddedWorker(served(hf), WorkerSettings(concurrency=1, lease=60, housekeeping=60))
+    held = await two.start(name="held")
+    await worker.start()
+    await until(lambda: ran == ["held 1"])
+    others = await asyncpg.connect(direct(inbox.url))
+    lock = others.transaction()
+    await lock.start()
+    await others.execute("select from holdfast.inbox where id = $1 for update", held.job_id)
+    gate.set()
+    await two.start(name="other")
+    await until(lambda: "other 2" in ran)
+    assert ran == ["held 1", "other 1", "other 2"]
+    await lock.rollback()
+    await others.close()
+    await until(lambda: inbox.one("select count(*) from holdfast.archive") == 2)
+    assert ran[-1] == "held 2"
+    assert worker.engine._permits.lent == 0 and worker.engine._permits.free == 1
+    await worker.stop()
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+async def test_never_do_more_steps_run_than_there_are_permits(hf: Holdfast, inbox: Inbox, concurrency: int) -> None:
+    now = most = 0
+
+    async def work(seed: int) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        for _ in range(seed % 4):
+            await asyncio.sleep(0.001)
+        now -= 1
+
+    @hf.workflow(version=1)
+    async def steps(flow: Flow, seed: int) -> None:
+        for n in range(3):
+            await flow.step("work", work, seed + n)
+
+    @hf.task
+    async def job(seed: int) -> None:
+        await work(seed)
+
+    worker = EmbeddedWorker(served(hf), WorkerSettings(concurrency=concurrency, lease=60, housekeeping=60))
+    await steps.start_many([{"seed": n} for n in range(60)])
+    await job.enqueue_many([{"seed": n} for n in range(60)])
+    await worker.start()
+    await until(lambda: inbox.one("select count(*) from holdfast.archive where status = 'completed'") == 120)
+    assert most <= concurrency
+    permits = worker.engine._permits
+    assert (permits.lent, permits.free) == (0, concurrency)
+    assert len(worker.engine._hand_tasks) > concurrency, "some have begun while others waited"
+    await worker.stop()
+
+
+async def test_every_permit_comes_back_also_from_those_that_are_stopped_while_they_wait() -> None:
+    dice, permits = random.Random(7), Permits(3)
+    waiting: list[asyncio.Future[int]] = []
+
+    async def attempt() -> None:
+        while permits.free <= 0:
+            await asyncio.sleep(0)
+        permits.free -= 1
+        try:
+            for _ in range(dice.randrange(4)):
+                answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+                permits.lend()
+                waiting.append(answer)
+                await answer
+        finally:
+            permits.give()
+
+    attempts = [asyncio.create_task(attempt()) for _ in range(300)]
+    stopped = 0
+    while not all(each.done() for each in attempts) or waiting:
+        await asyncio.sleep(0)
+        for _ in range(dice.randrange(3)):
+            if waiting:
+                answer = waiting.pop(dice.randrange(len(waiting)))
+                if dice.random() < 0.1:
+                    permits.take_back()  # the lease is lost
+                    answer.cancel()
+                else:
+                    permits.resume(answer, 1)
+        each = dice.choice(attempts)
+        if dice.random() < 0.05 and not each.done():
+            stopped += each.cancel()
+    assert stopped > 10
+    assert (permits.lent, permits.free) == (0, 3)

@@ -4,13 +4,16 @@ import asyncio
 from typing import Any, cast
 from uuid import uuid4
 
+import pytest
 from tests.support.waiting import until
 
 from holdfast.db.link import Link
+from holdfast.errors import LeaseLost
 from holdfast.model.job import Claim
 from holdfast.model.occurrences import Occurrences, Part
 from holdfast.worker.flows.batching import Batches
 from holdfast.worker.leases.ledger import Ledger, now
+from holdfast.workflow.recording import Locked
 
 LINKS = [cast(Link, name) for name in ("one", "two")]
 
@@ -22,11 +25,12 @@ class Echo(Batches[int, int]):
         super().__init__(Part.WORKFLOWS, Occurrences(), ledger, 90.0, LINKS, most)
         self.trips: list[tuple[Any, list[int]]] = []
         self.gate = asyncio.Event()
+        self.locked: set[int] = set()
 
-    async def _trip(self, link: Link, batch: list[tuple[Claim, int]]) -> list[int | None]:
+    async def _trip(self, link: Link, batch: list[tuple[Claim, int]]) -> list[int | Locked | None]:
         self.trips.append((link, [question for _, question in batch]))
         await self.gate.wait()
-        return [question for _, question in batch]
+        return [Locked.NOW if question in self.locked else question for _, question in batch]
 
 
 def claim(ledger: Ledger) -> Claim:
@@ -62,3 +66,38 @@ async def test_none_is_forgotten_at_any_pace() -> None:
             assert await asyncio.gather(*answers) == list(range(60))
         assert max(len(asked) for _, asked in batches.trips) <= most
         await batches.close()
+
+
+async def test_a_locked_row_keeps_no_other_waiting() -> None:
+    ledger = Ledger()
+    batches = Echo(ledger, most=5)
+    batches.locked = {1, 7}
+    batches.gate.set()
+    answers = [batches.ask(claim(ledger), n) for n in range(12)]
+    async with asyncio.timeout(30):
+        free = [answer for n, answer in enumerate(answers) if n not in batches.locked]
+        assert await asyncio.gather(*free) == [n for n in range(12) if n not in batches.locked]
+        assert await batches.ask(claim(ledger), 99) == 99, "both links are free"
+    assert not answers[1].done() and not answers[7].done()
+    batches.locked.clear()
+    async with asyncio.timeout(30):
+        assert [await answers[1], await answers[7]] == [1, 7]
+    assert batches._locked == {}
+    await batches.close()
+
+
+async def test_a_locked_row_whose_lease_is_over_is_lost() -> None:
+    ledger = Ledger()
+    batches = Echo(ledger, most=5)
+    batches.locked = {1}
+    batches.gate.set()
+    held = claim(ledger)
+    answer = batches.ask(held, 1)
+    await until(lambda: len(batches.trips) > 1)
+    for row in list(ledger.held()):
+        ledger.renewed(row, now() - int(100e9))
+    with pytest.raises(LeaseLost):
+        async with asyncio.timeout(30):
+            await answer
+    assert batches._locked == {}
+    await batches.close()

@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
@@ -13,10 +15,33 @@ from holdfast import Flow, Holdfast
 from holdfast.loading import served
 from holdfast.worker.attempts.permits import Permits
 from holdfast.worker.embedded import EmbeddedWorker
+from holdfast.worker.engine import Engine
 from holdfast.worker.settings import WorkerSettings
 
+HELD = 3
+"""More than there are connections for records."""
 
-async def test_while_the_record_of_one_cannot_be_written_another_runs_with_its_permit(
+
+@asynccontextmanager
+async def working(hf: Holdfast, concurrency: int) -> AsyncIterator[Engine]:
+    worker = EmbeddedWorker(served(hf), WorkerSettings(concurrency=concurrency, lease=60, housekeeping=60))
+    await worker.start()
+    try:
+        yield worker.engine
+    finally:
+        await worker.stop()
+
+
+@asynccontextmanager
+async def observing(inbox: Inbox) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    connection = await asyncpg.connect(direct(inbox.url))
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def test_while_records_of_some_cannot_be_written_another_runs_with_their_permit(
     hf: Holdfast, inbox: Inbox
 ) -> None:
     ran: list[str] = []
@@ -32,24 +57,19 @@ async def test_while_the_record_of_one_cannot_be_written_another_runs_with_its_p
         await flow.step("first", note, f"{name} 1")
         await flow.step("second", note, f"{name} 2")
 
-    worker = EmbeddedWorker(served(hf), WorkerSettings(concurrency=1, lease=60, housekeeping=60))
-    held = await two.start(name="held")
-    await worker.start()
-    await until(lambda: ran == ["held 1"])
-    others = await asyncpg.connect(direct(inbox.url))
-    lock = others.transaction()
-    await lock.start()
-    await others.execute("select from holdfast.inbox where id = $1 for update", held.job_id)
-    gate.set()
-    await two.start(name="other")
-    await until(lambda: "other 2" in ran)
-    assert ran == ["held 1", "other 1", "other 2"]
-    await lock.rollback()
-    await others.close()
-    await until(lambda: inbox.one("select count(*) from holdfast.archive") == 2)
-    assert ran[-1] == "held 2"
-    assert worker.engine._permits.lent == 0 and worker.engine._permits.free == 1
-    await worker.stop()
+    for _ in range(HELD):
+        await two.start(name="held")
+    async with working(hf, concurrency=HELD) as engine, observing(inbox) as others:
+        await until(lambda: ran == ["held 1"] * HELD)
+        async with others.transaction():  # their records wait for rows that are locked
+            await others.execute("select from holdfast.inbox for update")
+            gate.set()
+            await two.start(name="other")
+            await until(lambda: "other 2" in ran)
+            assert ran == ["held 1"] * HELD + ["other 1", "other 2"]
+        await until(lambda: inbox.one("select count(*) from holdfast.archive") == HELD + 1)
+        assert ran[-HELD:] == ["held 2"] * HELD
+        assert (engine._permits.lent, engine._permits.free) == (0, HELD)
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
@@ -73,16 +93,13 @@ async def test_never_do_more_steps_run_than_there_are_permits(hf: Holdfast, inbo
     async def job(seed: int) -> None:
         await work(seed)
 
-    worker = EmbeddedWorker(served(hf), WorkerSettings(concurrency=concurrency, lease=60, housekeeping=60))
     await steps.start_many([{"seed": n} for n in range(60)])
     await job.enqueue_many([{"seed": n} for n in range(60)])
-    await worker.start()
-    await until(lambda: inbox.one("select count(*) from holdfast.archive where status = 'completed'") == 120)
-    assert most <= concurrency
-    permits = worker.engine._permits
-    assert (permits.lent, permits.free) == (0, concurrency)
-    assert len(worker.engine._hand_tasks) > concurrency, "some have begun while others waited"
-    await worker.stop()
+    async with working(hf, concurrency) as engine:
+        await until(lambda: inbox.one("select count(*) from holdfast.archive where status = 'completed'") == 120)
+        assert most <= concurrency
+        assert (engine._permits.lent, engine._permits.free) == (0, concurrency)
+        assert len(engine._hand_tasks) > concurrency, "some have begun while others waited"
 
 
 async def test_every_permit_comes_back_also_from_those_that_are_stopped_while_they_wait() -> None:

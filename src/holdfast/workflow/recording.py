@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from enum import Enum, auto
 from operator import attrgetter
 from typing import TypeVar
 from uuid import UUID
@@ -30,38 +31,51 @@ _encode = msgspec.json.Encoder().encode
 _ordinal = attrgetter("ordinal")
 
 
+class Locked(Enum):
+    """In place of a standing: the row is held, and locked now, by a renewal or by an open transaction."""
+
+    NOW = auto()
+
+
 async def record(runner: Runner, batch: Sequence[tuple[H, Sequence[StepRecord]]]) -> dict[UUID, Standing]:
     """Write steps; return where their instances stand. An instance that is missing in the answer has lost its lease.
 
     Without steps, this only tells where an instance stands. All holds are of one worker.
     """
-    standings = zip(batch, await record_all(runner, batch), strict=True)
-    return {held.id: standing for (held, _), standing in standings if standing is not None}
-
-
-async def record_all(runner: Runner, batch: Sequence[tuple[H, Sequence[StepRecord]]]) -> list[Standing | None]:
-    """As `record`, in the order of the batch."""
     found: dict[UUID, Standing] = {}
     left, pause = batch, AGAIN
     while left:
-        worker = left[0][0].worker
-        probe("record.before")
-        rows = await runner.run("workflow", "record", worker, *as_records(left, hold=True))
-        probe("record.after")
-        if left is batch and not any(rows[0]):  # as nearly always
-            return [GOES_ON] * len(batch)
-        lost, cancelled, paused = (frozenset(ids or ()) for ids in rows[0])
-        for held, _ in left:
-            if held.id not in lost:
-                found[held.id] = Standing(held.id in cancelled, held.id in paused)
-        left = [(held, records) for held, records in left if held.id in lost]
-        if left:
-            still = await held_of(runner, [held for held, _ in left])
-            left = [(held, records) for held, records in left if held.id in still]
+        locked = []
+        for one, standing in zip(left, await record_once(runner, left), strict=True):
+            if standing is Locked.NOW:
+                locked.append(one)
+            elif standing is not None:
+                found[one[0].id] = standing
+        left = locked
         if left:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST)
-    return [found.get(held.id) for held, _ in batch]
+    return found
+
+
+async def record_once(
+    runner: Runner, batch: Sequence[tuple[H, Sequence[StepRecord]]]
+) -> list[Standing | Locked | None]:
+    """As `record`, in the order of the batch, and without waiting for rows that are locked now."""
+    probe("record.before")
+    rows = await runner.run("workflow", "record", batch[0][0].worker, *as_records(batch, hold=True))
+    probe("record.after")
+    if not any(rows[0]):  # as nearly always
+        return [GOES_ON] * len(batch)
+    lost, cancelled, paused = (frozenset(ids or ()) for ids in rows[0])
+    missing = [held for held, _ in batch if held.id in lost]
+    still = await held_of(runner, missing) if missing else set()
+    return [
+        Standing(held.id in cancelled, held.id in paused) if held.id not in lost
+        else Locked.NOW if held.id in still
+        else None
+        for held, _ in batch
+    ]  # fmt: skip
 
 
 async def held_of(runner: Runner, held: Sequence[Holding]) -> set[UUID]:

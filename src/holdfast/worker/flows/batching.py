@@ -11,6 +11,7 @@ from ...errors import Contended, LeaseLost, Unreachable
 from ...model.availability import Availability
 from ...model.job import Claim
 from ...model.occurrences import Occurrences, Part
+from ...workflow.recording import AGAIN, LONGEST, Locked
 from ..attempts.permits import KEPT, Lender
 from ..leases.ledger import Ledger, now
 
@@ -40,18 +41,23 @@ class Batches(Generic[Q, A]):
         self._answers: list[Answer[A]] = []
         """Of those that wait, in the same order."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._locked: dict[int, int] = {}
+        """How often the row at this slot was found locked, in a row."""
 
     def ask(self, claim: Claim, question: Q, lender: Lender = KEPT) -> asyncio.Future[A]:
         """The answer. `LeaseLost` if the row is no longer ours. `lender`: to whom a permit was lent meanwhile."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[A] = loop.create_future()
+        answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self._add((claim, question), (answer, lender))
+        return answer
+
+    def _add(self, one: tuple[Claim, Q], answer: Answer[A]) -> None:
         if self._free and len(self._waiting) % self._most == 0:  # the first of the next trip
-            task = loop.create_task(self._answer_all(self._free.pop()), name="holdfast flows")
+            trip = self._answer_all(self._free.pop())
+            task = asyncio.get_running_loop().create_task(trip, name="holdfast flows")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        self._waiting.append((claim, question))
-        self._answers.append((answer, lender))
-        return answer
+        self._waiting.append(one)
+        self._answers.append(answer)
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -85,12 +91,31 @@ class Batches(Generic[Q, A]):
                 _fail(answers[0], error)
                 return
             self._availability.succeeded()
-            for answer, value in zip(answers, found, strict=True):
+            for one, answer, value in zip(batch, answers, found, strict=True):
+                if isinstance(value, Locked):
+                    self._put_off(one, answer)
+                    continue
+                if self._locked:
+                    self._locked.pop(one[0].slot, None)
                 if value is None:
                     _lose(answer)
                 else:
                     answer[1].resume(answer[0], value)
             return
+
+    def _put_off(self, one: tuple[Claim, Q], answer: Answer[A]) -> None:
+        """Ask again later. The others of the trip have their answers: they must not wait for somebody's transaction."""
+        slot = one[0].slot
+        tries = self._locked[slot] = self._locked.get(slot, -1) + 1
+        pause = min(AGAIN * 2 ** min(tries, 10), LONGEST)
+        asyncio.get_running_loop().call_later(pause, self._ask_again, one, answer)
+
+    def _ask_again(self, one: tuple[Claim, Q], answer: Answer[A]) -> None:
+        ours, answers = self._still_ours([one], [answer])
+        if ours:
+            self._add(ours[0], answers[0])
+        else:
+            self._locked.pop(one[0].slot, None)
 
     def _still_ours(
         self, batch: list[tuple[Claim, Q]], answers: list[Answer[A]]
@@ -105,7 +130,7 @@ class Batches(Generic[Q, A]):
                 ours.append((one, answer))
         return [one for one, _ in ours], [answer for _, answer in ours]
 
-    async def _trip(self, link: Link, batch: list[tuple[Claim, Q]]) -> list[A | None]:
+    async def _trip(self, link: Link, batch: list[tuple[Claim, Q]]) -> list[A | Locked | None]:
         """The answers, in this order; None: the row is no longer ours."""
         raise NotImplementedError
 

@@ -11,6 +11,7 @@ from ...model.flow import History, Standing, StepRecord
 from ...model.job import Claim
 from ...model.occurrences import Occurrences, Part
 from ...workflow import recording
+from ...workflow.recording import Locked
 from ..attempts.permits import Permits
 from ..leases.ledger import Ledger, now
 from ..settings import WorkerSettings
@@ -71,11 +72,13 @@ class FlowRecords:
 
 
 class _Recorder(Batches[Sequence[StepRecord], Standing]):
-    async def _trip(self, link: Link, batch: list[tuple[Claim, Sequence[StepRecord]]]) -> list[Standing | None]:
-        return await recording.record_all(link, batch)
+    async def _trip(
+        self, link: Link, batch: list[tuple[Claim, Sequence[StepRecord]]]
+    ) -> list[Standing | Locked | None]:
+        return await recording.record_once(link, batch)
 
 
 class _Histories(Batches[None, History]):
-    async def _trip(self, link: Link, batch: list[tuple[Claim, None]]) -> list[History | None]:
+    async def _trip(self, link: Link, batch: list[tuple[Claim, None]]) -> list[History | Locked | None]:
         found = await recording.load(link, [claim.id for claim, _ in batch])
         return [found.get(claim.id) or History() for claim, _ in batch]

@@ -349,7 +349,7 @@ class Engine:
     def _publish(self, now: bool = False) -> None:
         """Let the keeper see the counters, and now and then the numbers."""
         counters = self.tally.counters
-        counters.running = self._hands.running - self._hands.lent
+        counters.running = max(0, self._hands.running - self._hands.lent)  # one that was stopped may still have lent
         counters.ready = self._hands.ready
         counters.rescans, counters.ring = self.claimer.rescans, self.claiming.shares.digest
         self.tally.publish(self.ledger)

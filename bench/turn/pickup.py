@@ -25,6 +25,8 @@ from .measured import Measured
 from .place import Place
 
 WARM = 20
+SETTLED = 2.0
+"""Seconds after which the first chores of a new worker are done: 300 jobs at 2 ms would have to bear all of them."""
 PATIENCE = 60.0
 LOOK_EVERY = 0.02
 _ALIVE = "select count(*) from holdfast.workers where status = 'alive'"
@@ -50,6 +52,7 @@ async def at_paces(place: Place) -> list[Measured]:
     try:
         with _starts() as starts, worker(place.url, "-c", "20") as supervisor:
             await _up(place, 1)
+            await asyncio.sleep(SETTLED)
             await paced(client, WARM, 0, 0.01)
             await starts.next(WARM)
             return [await _pace(place, client, starts, supervisor, pace) for pace in paces.paces(place.size)]

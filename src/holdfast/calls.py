@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from uuid import UUID
 
@@ -73,13 +72,13 @@ class Calls:
         async def ask(connection: Connection) -> list[asyncpg.Record]:
             return list(await connection.fetch(database.sql(room, name), *arguments))
 
-        with self._translated(database):
+        with _Translated(database):
             return await self._here(database).use(ask)
 
     async def execute(self, script: str) -> None:
         """Run statements without parameters, all in one transaction."""
         database = self._find_database()
-        with self._translated(database):
+        with _Translated(database):
             await self._here(database).use(lambda connection: connection.execute(script))
 
     def keep(self, kind: type[K], make: Callable[[Database], K]) -> K:
@@ -102,10 +101,10 @@ class Calls:
             if retried:  # a single statement commits by itself, and so might the first try, late
                 mark = enqueue.ask_again(database, job)
                 await connection.execute(mark.sql, *mark.parameters)
-            if await tries.stored(connection):
-                return Stored(job.id)
+                if await tries.stored(connection):
+                    return Stored(job.id)
             operation = (enqueue.again if retried else enqueue.one)(database, job)
-            with tries.one_more():
+            with tries:  # one more
                 tries.commits()
                 return operation.decode(await connection.fetch(operation.sql, *operation.parameters))
 
@@ -127,7 +126,7 @@ class Calls:
                 batch.all()
             if await tries.stored(connection):
                 return [Stored(job.id) for job in batch.made]
-            with tries.one_more():
+            with tries:  # one more
                 return await send(connection, retried)
 
         async def send(connection: Connection, retried: bool) -> list[Stored]:
@@ -202,7 +201,7 @@ class Calls:
         while True:
             retried = failures > 0
             try:
-                with self._translated(database):
+                with _Translated(database):
                     return await self._here(database).use(lambda connection: ask(connection, retried))  # noqa: B023
             except (Unreachable, Contended):
                 failures += 1
@@ -219,35 +218,47 @@ class Calls:
                 here = self._connections[loop] = Connections(database)
         return here
 
-    @contextmanager
-    def _translated(self, database: Database) -> Iterator[None]:
-        try:
-            yield
-        except OLDER_SCHEMA as error:
+
+class _Translated:
+    """Around a call: turns the driver's errors into ours. A class: a generator would cost every enqueue more."""
+
+    __slots__ = ("_database",)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception):
+            return
+        database = self._database
+        if isinstance(error, OLDER_SCHEMA):
             raise SchemaError(
                 f"The schema {database.schema!r} at {database.shown} is missing or older than this release "
                 f"({error}). Run: {migrate.command(database.schema)}"
             ) from error
-        except Exception as error:
-            if (refusal := database.refusal(error)) is not None:
-                raise refusal from None
-            if getattr(error, "sqlstate", None) == REFUSED:
-                field, _, problem = str(error).partition(": ")
-                raise InvalidInput(field, problem) from None
-            translated = translate(error)
-            if translated is error:
-                raise
-            if isinstance(translated, Unreachable):
-                raise database.unreachable(error) from error
+        if (refusal := database.refusal(error)) is not None:
+            raise refusal from None
+        if getattr(error, "sqlstate", None) == REFUSED:
+            field, _, problem = str(error).partition(": ")
+            raise InvalidInput(field, problem) from None
+        translated = translate(error)
+        if isinstance(translated, Unreachable) and translated is not error:
+            raise database.unreachable(error) from error
+        if translated is not error:
             raise translated from error
 
 
 class _Tries:
     """Whether an earlier try of an enqueue may have stored its jobs, and these have left no row since.
 
-    A retry finds jobs in the inbox or in the archive. A completed job of a task with `keep=None` is in neither, so
-    sending it again could add a second one. (With an idempotency key, the key is still there.)
+    Each try is a `with` block. A retry finds jobs in the inbox or in the archive. A completed job of a task with
+    `keep=None` is in neither, so sending it again could add a second one. (With an idempotency key, the key is still
+    there.)
     """
+
+    __slots__ = ("_database", "_jobs", "_sent", "_unanswered")
 
     def __init__(self, database: Database, jobs: Sequence[NewJob]) -> None:
         self._database = database
@@ -256,16 +267,13 @@ class _Tries:
         self._unanswered = False
         self._sent = False
 
-    @contextmanager
-    def one_more(self) -> Iterator[None]:
-        """Around a try."""
+    def __enter__(self) -> None:
+        """Begin one more try."""
         self._sent = False
-        try:
-            yield
-        except Exception as error:
-            if self._sent and not _is_answer(error):
-                self._unanswered = True
-            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and self._sent and not _is_answer(error):
+            self._unanswered = True
 
     def commits(self) -> None:
         """Called when the next thing that is sent commits: without an answer, whether it did is unknown."""

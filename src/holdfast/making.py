@@ -60,11 +60,13 @@ class EnqueueOptions(typing.TypedDict, total=False):
 
 
 OPTION_NAMES = tuple(EnqueueOptions.__annotations__)
+_OPTIONS = frozenset(OPTION_NAMES)
 
 
 def check_options(method: str, options: Mapping[str, Any]) -> None:
     """Raise for names that are no options."""
-    if unknown := sorted(options.keys() - set(OPTION_NAMES)):
+    if not options.keys() <= _OPTIONS:
+        unknown = sorted(options.keys() - _OPTIONS)
         raise InvalidInput(unknown[0], f"is not an option of {method}(); it takes {', '.join(OPTION_NAMES)}")
 
 

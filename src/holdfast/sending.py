@@ -6,7 +6,7 @@ If the application is traced, each call is surrounded by a span, and what it sen
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
@@ -71,11 +71,12 @@ def send_many_on_sync(app: Holdfast, caller: Caller, batch: Batch) -> list[Store
     return stored
 
 
+def _traced(tracing: Tracing | None, job: NewJob) -> AbstractContextManager[tuple[NewJob, Note]]:
+    return nullcontext((job, _no_note)) if tracing is None else _in_span(tracing, job)
+
+
 @contextmanager
-def _traced(tracing: Tracing | None, job: NewJob) -> Iterator[tuple[NewJob, Note]]:
-    if tracing is None:
-        yield job, _no_note
-        return
+def _in_span(tracing: Tracing, job: NewJob) -> Iterator[tuple[NewJob, Note]]:
     with tracing.sending("send", job.terms.queue, None, job.id) as sending:
         yield job_with_headers(job, sending.headers), sending.stored
 

@@ -88,8 +88,8 @@ class Task(Generic[P, R]):
             raise InvalidInput("connection", "on() needs one; for options alone, write task.options(…)")
         check_options("on", options)
         caller = callers.caller(connection)
-        maker = Maker(self._app.limits, self._definition, {**self._options, **options})
-        return (OnAsync if caller.awaited else OnSync)(self._app, caller, maker)
+        changed = Maker(self._app.limits, self._definition, {**self._options, **options}) if options else None
+        return (OnAsync if caller.awaited else OnSync)(self._app, caller, changed or self._maker())
 
     def upcast(self, *, from_version: int) -> Callable[[Upcast], Upcast]:
         """Register how a payload of `from_version` becomes one of the next version: `@task.upcast(from_version=1)`.

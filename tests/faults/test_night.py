@@ -77,13 +77,16 @@ def test_a_night_is_told_as_it_happened(own_postgres: EmbeddedPostgres, own_flee
     ]
     answer = shell("incidents", "--since", "1h")
     assert answer.code == 0, answer.all
-    day, *lines = answer.out.splitlines()
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d, times in UTC", day)
+    said = answer.out.splitlines()
+    days = [line for line in said if re.fullmatch(r"\d{4}-\d\d-\d\d, times in UTC", line)]
+    lines = [line for line in said if line and line not in days]
+    assert said[0] == days[0]
     told = re.fullmatch("\n".join(rf"\d\d:\d\d:\d\d  {line}" for line in script), "\n".join(lines))
     assert told, answer.out
     assert AWAY * 0.9 - late < float(told["away"]) < 60  # from when somebody noticed it
-    times = [line[:8] for line in lines]
-    assert times == sorted(times)
+    if len(days) == 1:  # it was not midnight
+        times = [line[:8] for line in lines]
+        assert times == sorted(times)
     assert len({told["first"], told["second"], told["third"]}) == 3
     incidents = shell("incidents", "--around", lines[0][:5], "--json").json
     assert [each["text"] for each in incidents] == [line[10:] for line in lines]

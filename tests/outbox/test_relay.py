@@ -100,6 +100,27 @@ async def test_an_ordered_route_keeps_the_order_of_each_key(hf: Holdfast, inbox:
     assert all(numbers == sorted(numbers) and len(numbers) == 40 for numbers in accepted.values())
 
 
+async def test_a_row_that_is_claimed_again_while_it_is_being_sent_takes_one_place(
+    hf: Holdfast, inbox: Inbox, sink: Sink
+) -> None:
+    hf.relay("order.*", to=sink, name="bus")
+    sink.gate.clear()
+    await publish(hf, range(1))
+    async with hf.worker(**FAST) as worker:
+        await until(lambda: sink.sending == 1)
+        # As a sweep does when nobody has renewed the lease, because the process stood still.
+        inbox.rows(
+            "update holdfast.inbox set status = 'pending', claimed_by = null, claimed_at = null,"
+            " lease_expires_at = null, available_at = clock_timestamp() returning id"
+        )
+        await until(lambda: sink.sending == 2)
+        sink.gate.set()
+        await until(lambda: statuses(inbox) == {"completed": 1})
+        await until(lambda: not list(worker.engine.ledger.held()))
+        assert worker.engine.tally.counters.lease_lost == 1
+    assert sink.numbers == [0, 0], "at least once"
+
+
 async def test_a_refusal_costs_an_attempt_of_that_event_alone(hf: Holdfast, inbox: Inbox, sink: Sink) -> None:
     hf.relay("order.*", to=sink, name="bus", max_attempts=3, retry=AT_ONCE)
     sink.judge = lambda m: Refused(reason="unroutable", details={"code": 312}) if m.data == b'{"n": 3}' else Delivered()

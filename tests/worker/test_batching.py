@@ -2,9 +2,9 @@
 
 import asyncio
 from typing import Any, cast
-from uuid import uuid4
 
 import pytest
+from tests.support.claims import claim
 from tests.support.waiting import until
 
 from holdfast.db.link import Link
@@ -31,12 +31,6 @@ class Echo(Batches[int, int]):
         self.trips.append((link, [question for _, question in batch]))
         await self.gate.wait()
         return [Locked.NOW if question in self.locked else question for _, question in batch]
-
-
-def claim(ledger: Ledger) -> Claim:
-    id = uuid4()
-    slot = ledger.hold(id, 1, now())
-    return Claim("w", id, 1, 1, 1, 5, "flow", 1, "{}", "default", "k", None, None, slot=slot)
 
 
 async def test_while_one_half_is_on_its_way_the_other_is_sent() -> None:

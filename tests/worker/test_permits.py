@@ -2,20 +2,26 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
+from tests.support.claims import claim
 from tests.support.pooler import direct
 from tests.support.waiting import until
 from tests.support.workers import Inbox
 
 from holdfast import Flow, Holdfast
+from holdfast.db.database import Database
 from holdfast.loading import served
+from holdfast.model.occurrences import Occurrences, Outage, Subscriber
 from holdfast.worker.attempts.permits import Permits
 from holdfast.worker.embedded import EmbeddedWorker
 from holdfast.worker.engine import Engine
+from holdfast.worker.flows.recording import FlowRecords
+from holdfast.worker.leases.ledger import Ledger
 from holdfast.worker.settings import WorkerSettings
 
 HELD = 3
@@ -70,6 +76,35 @@ async def test_while_records_of_some_cannot_be_written_another_runs_with_their_p
         await until(lambda: inbox.one("select count(*) from holdfast.archive") == HELD + 1)
         assert ran[-HELD:] == ["held 2"] * HELD
         assert (engine._permits.lent, engine._permits.free) == (0, HELD)
+
+
+async def test_during_an_outage_no_permit_is_lent() -> None:
+    """Others would begin with it, and their steps could not be recorded either."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = Database(f"postgresql://me@127.0.0.1:{closed.getsockname()[1]}/shop")
+    away = asyncio.Event()
+    ledger, permits = Ledger(), Permits(3)
+    permits.free = 0  # three attempts run
+    records = FlowRecords(
+        nobody, Occurrences(Noticing(away)), ledger, WorkerSettings(lease=60), "w", asyncio.Event(), permits
+    )
+    answers: list[asyncio.Future[object]] = [asyncio.ensure_future(records.record(claim(ledger), [], alone=True))]
+    assert (permits.lent, permits.free) == (1, 1), "nobody knows yet"
+    await away.wait()
+    answers.append(asyncio.ensure_future(records.record(claim(ledger), [], alone=True)))
+    answers.append(asyncio.ensure_future(records.load(claim(ledger))))
+    assert (permits.lent, permits.free) == (1, 1)
+    await records.close()
+    for answer in answers:
+        answer.cancel()
+
+
+class Noticing(Subscriber):
+    def __init__(self, away: asyncio.Event) -> None:
+        self._away = away
+
+    def unavailable(self, outage: Outage) -> None:
+        self._away.set()
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])

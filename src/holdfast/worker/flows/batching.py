@@ -44,6 +44,11 @@ class Batches(Generic[Q, A]):
         self._locked: dict[int, int] = {}
         """How often the row at this slot was found locked, in a row."""
 
+    @property
+    def unavailable(self) -> bool:
+        """Did the last trip fail?"""
+        return self._availability.failures > 0
+
     def ask(self, claim: Claim, question: Q, lender: Lender = KEPT) -> asyncio.Future[A]:
         """The answer. `LeaseLost` if the row is no longer ours. `lender`: to whom a permit was lent meanwhile."""
         answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()

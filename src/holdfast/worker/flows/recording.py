@@ -12,7 +12,7 @@ from ...model.job import Claim
 from ...model.occurrences import Occurrences, Part
 from ...workflow import recording
 from ...workflow.recording import Locked
-from ..attempts.permits import Permits
+from ..attempts.permits import KEPT, Lender, Permits
 from ..leases.ledger import Ledger, now
 from ..settings import WorkerSettings
 from .batching import Batches
@@ -55,14 +55,18 @@ class FlowRecords:
         return at - claim.sent <= self._lease_ns or not self._ledger.expired(claim.slot, self._lease, at)
 
     def load(self, claim: Claim) -> Awaitable[History]:
-        self._permits.lend()
-        return self._histories.ask(claim, None, self._permits)
+        return self._histories.ask(claim, None, self._lender())
 
     def record(self, claim: Claim, records: Sequence[StepRecord], alone: bool) -> Awaitable[Standing]:
-        if not alone:
-            return self._recorder.ask(claim, records)
+        return self._recorder.ask(claim, records, self._lender() if alone else KEPT)
+
+    def _lender(self) -> Lender:
+        """Lend the permit of an instance that only waits for an answer; not during an outage: others would begin in
+        its place, and their steps could not be recorded either."""
+        if self._recorder.unavailable or self._histories.unavailable:
+            return KEPT
         self._permits.lend()
-        return self._recorder.ask(claim, records, self._permits)
+        return self._permits
 
     async def close(self) -> None:
         await self._recorder.close()

@@ -219,7 +219,7 @@ class Relay:
     async def _send(self, claims: Sequence[Claim]) -> bool:
         """Send these, and settle each. False if the connection was lost."""
         for claim in claims:
-            self._in_flight[claim.id] = claim
+            self._note_in_flight(claim)
         try:
             if len(claims) == 1 and self._losses.suspicious(claims[0].id):
                 async with self._alone:
@@ -244,6 +244,13 @@ class Relay:
             elif left:
                 self._end(left[0], self._failed(left[0], type(error).__name__, str(error)))
             return True
+
+    def _note_in_flight(self, claim: Claim) -> None:
+        """If this process could not renew it for a while, a row may be claimed again while it is still being sent."""
+        if (before := self._in_flight.get(claim.id)) is not None:
+            self._began.pop(claim.id, None)
+            self._leave(before, unstarted(Unstarted.LEASE_LOST))
+        self._in_flight[claim.id] = claim
 
     def _left(self, claims: Sequence[Claim]) -> list[Claim]:
         return [claim for claim in claims if claim.id in self._in_flight]
@@ -297,7 +304,7 @@ class Relay:
             elif notice == marks.RECALLED:
                 self._leave(claim, unstarted(Unstarted.RECALLED))
             else:
-                self._in_flight[claim.id] = claim
+                self._note_in_flight(claim)
                 batch.append((claim, message))
         self._occurrences.claimed([claim for claim, _ in batch])
         return [message for _, message in batch]

@@ -1,4 +1,7 @@
-"""Decide what an attempt's end means for its job, here and nowhere else: from what happened to an `Outcome`.
+"""Decide what an attempt's end means, here and nowhere else: from what happened to an `Outcome`.
+
+Of a failed attempt, it says after which delay to retry, and whether to give up. Whether the job is then retried or a
+dead letter is decided in the database, by `fail_attempts`: it knows how many attempts are left.
 
 returned        the handler's value
 raised          the handler's exception

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from ...model.flow import AnyOutcome, FlowEnd, Parked
 from ...model.job import Claim
@@ -121,6 +122,8 @@ class Counting(Subscriber):
                     counted.attempts.parked += 1
                 case HandedBack() | Lost():
                     pass
+                case never:
+                    assert_never(never)
 
     def ending_lost(self, claim: Claim) -> None:
         self._counted(claim).attempts.fenced += 1

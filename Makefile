@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ARGS ?=
 TESTARGS ?=
-JOBS ?= 3
+JOBS ?= 5
 FULL ?=
 PEERS ?=
 AGAINST ?=
@@ -29,7 +29,7 @@ help:
 	@echo 'make demo    run the system on an embedded Postgres      ARGS="--seconds 20 --json"'
 	@echo '             with a dashboard and its buttons            ARGS=--no-dashboard without'
 	@echo 'make test    lint, then all tests                        TESTARGS="-k claim"'
-	@echo '             on several servers at a time                JOBS=3'
+	@echo '             on several servers at a time                JOBS=5'
 	@echo 'make boundary  two services and each broker between them, killed and stopped at every probe: 102 runs'
 	@echo 'make lint    ruff, mypy --strict, import-linter'
 	@echo 'make format  format the source with ruff'

@@ -37,12 +37,12 @@ async def fetch(consumer: Consumer, count: int, seconds: float = 60) -> list[Inc
 
 def wait_for_the_first(bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let a fetch wait this long for a first message."""
-    monkeypatch.setattr(f"holdfast.transports.{'nats.consuming' if bench.drops_duplicates else 'redis'}.FIRST", seconds)
+    monkeypatch.setattr(f"holdfast.transports.{'nats' if bench.drops_duplicates else 'redis'}.consuming.FIRST", seconds)
 
 
 def wait_for_the_server(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let a client wait this long for a connection, and for a short answer."""
-    for module in ("nats.link", "nats.consuming", "redis"):
+    for module in ("nats.link", "nats.consuming", "redis.link"):
         monkeypatch.setattr(f"holdfast.transports.{module}.CONNECT", seconds)
 
 

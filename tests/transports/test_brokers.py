@@ -37,7 +37,13 @@ async def fetch(consumer: Consumer, count: int, seconds: float = 60) -> list[Inc
 
 def wait_for_the_first(bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let a fetch wait this long for a first message."""
-    monkeypatch.setattr(f"holdfast.transports.{'nats' if bench.drops_duplicates else 'redis'}.FIRST", seconds)
+    monkeypatch.setattr(f"holdfast.transports.{'nats' if bench.drops_duplicates else 'redis'}.consuming.FIRST", seconds)
+
+
+def wait_for_the_server(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let a client wait this long for a connection, and for a short answer."""
+    for module in ("nats.link", "nats.consuming", "redis.link"):
+        monkeypatch.setattr(f"holdfast.transports.{module}.CONNECT", seconds)
 
 
 async def test_a_delivered_message_is_in_the_stream(bench: Bench) -> None:
@@ -205,8 +211,7 @@ async def test_a_send_can_be_cancelled(bench: Bench) -> None:
 
 @pytest.mark.faults
 async def test_a_server_that_does_not_answer_cannot_be_opened(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "nats" if bench.drops_duplicates else "redis"
-    monkeypatch.setattr(f"holdfast.transports.{module}.CONNECT", 0.3)
+    wait_for_the_server(monkeypatch, 0.3)
     bench.server.freeze()
     with pytest.raises(Away):
         await bench.sender().open()
@@ -331,8 +336,7 @@ async def test_a_consumer_whose_server_is_killed(bench: Bench, monkeypatch: pyte
 
 @pytest.mark.faults
 async def test_a_consumer_whose_server_is_frozen(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "nats" if bench.drops_duplicates else "redis"
-    monkeypatch.setattr(f"holdfast.transports.{module}.CONNECT", 0.5)
+    wait_for_the_server(monkeypatch, 0.5)
     consumer = bench.consumer()
     await consumer.open()
     bench.server.freeze()

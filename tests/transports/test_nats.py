@@ -232,7 +232,7 @@ async def test_a_consumer_that_was_closed_in_order_leaves_nothing_to_wait_for(on
 async def test_an_interrupted_fetch_is_not_continued_by_the_next(
     on_nats: NatsBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.transports.nats.FIRST", 60)
+    monkeypatch.setattr("holdfast.transports.nats.consuming.FIRST", 60)
     consumer = on_nats.consumer()
     await consumer.open()
     fetching = asyncio.create_task(consumer.fetch())

@@ -13,7 +13,8 @@ from holdfast import ConfigurationError
 from holdfast.transports import Transport
 from holdfast.transports.consuming import Consumer
 from holdfast.transports.naming import Template, hide_secrets
-from holdfast.transports.nats import Nats, NatsConsumer, _login
+from holdfast.transports.nats import Nats, NatsConsumer
+from holdfast.transports.nats.link import _login
 from holdfast.transports.redis import RedisConsumer, RedisStreams
 
 MAKERS: list[Callable[[str], Any]] = [

@@ -16,7 +16,7 @@ from tests.transports.kafka.conftest import Topics
 from holdfast.transports import Away
 from holdfast.transports.cloudevents import read
 from holdfast.transports.consuming import Consumer, Incoming
-from holdfast.transports.kafka import _Partition
+from holdfast.transports.kafka.consuming import _Partition
 
 
 async def fill(topics: Topics, count: int, start: int = 0, **changes: Any) -> list[bytes]:
@@ -126,7 +126,7 @@ async def test_a_fetch_that_is_cancelled_loses_nothing(topics: Topics, monkeypat
     await consumer.open()
     await fill(topics, 1)
     await consumer.acknowledge(await fetch(consumer, 1))
-    monkeypatch.setattr("holdfast.transports.kafka.FIRST", 10)
+    monkeypatch.setattr("holdfast.transports.kafka.consuming.FIRST", 10)
     fetching = asyncio.create_task(consumer.fetch())
     await asyncio.sleep(0.05)
     fetching.cancel()

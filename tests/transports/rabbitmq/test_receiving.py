@@ -15,7 +15,8 @@ from tests.transports.rabbitmq.conftest import Shop
 from holdfast.transports import Away
 from holdfast.transports.cloudevents import read
 from holdfast.transports.consuming import Consumer, Incoming
-from holdfast.transports.rabbitmq import RabbitMQConsumer, _Tags
+from holdfast.transports.rabbitmq import RabbitMQConsumer
+from holdfast.transports.rabbitmq.consuming import _Tags
 
 
 async def fill(shop: Shop, count: int, start: int = 0) -> list[bytes]:
@@ -110,7 +111,7 @@ async def test_it_waits_a_second_for_the_first_and_a_moment_for_others(
     started = time.monotonic()
     assert await consumer.fetch() == []
     assert time.monotonic() - started > 0.9
-    monkeypatch.setattr("holdfast.transports.rabbitmq.FIRST", 600)
+    monkeypatch.setattr("holdfast.transports.rabbitmq.consuming.FIRST", 600)
     async with asyncio.timeout(60):
         fetching = asyncio.create_task(consumer.fetch())
         await asyncio.sleep(0.1)
@@ -121,8 +122,8 @@ async def test_it_waits_a_second_for_the_first_and_a_moment_for_others(
 
 
 async def test_a_fetch_that_is_cancelled_loses_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.transports.rabbitmq.FIRST", 60)
-    monkeypatch.setattr("holdfast.transports.rabbitmq.LINGER", 60)
+    monkeypatch.setattr("holdfast.transports.rabbitmq.consuming.FIRST", 60)
+    monkeypatch.setattr("holdfast.transports.rabbitmq.consuming.LINGER", 60)
     consumer = shop.consumer()
     await consumer.open()
     for number in range(2):  # once while it waits for the first, once for others after it
@@ -144,7 +145,7 @@ async def test_a_fetch_that_is_cancelled_loses_nothing(shop: Shop, monkeypatch: 
 async def test_a_queue_that_is_missing_or_deleted(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Away, match="declare the queue first"):
         await RabbitMQConsumer(shop.server.url, fresh()).open()
-    monkeypatch.setattr("holdfast.transports.rabbitmq.FIRST", 60)
+    monkeypatch.setattr("holdfast.transports.rabbitmq.consuming.FIRST", 60)
     consumer = shop.consumer()
     await consumer.open()
     fetching = asyncio.create_task(consumer.fetch())
@@ -157,7 +158,7 @@ async def test_a_queue_that_is_missing_or_deleted(shop: Shop, monkeypatch: pytes
 
 @pytest.mark.faults
 async def test_a_frozen_server_is_noticed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.transports.rabbitmq.HEARTBEAT", 1)
+    monkeypatch.setattr("holdfast.transports.rabbitmq.link.HEARTBEAT", 1)
     consumer = shop.consumer()
     await consumer.open()
     shop.server.freeze()

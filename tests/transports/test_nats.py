@@ -43,6 +43,26 @@ async def test_a_server_without_jetstream_is_away() -> None:
         server.close()
 
 
+async def test_a_cluster_without_a_leader_is_away() -> None:
+    """It answers that it is unavailable now, and names no streams: that costs no attempt either."""
+    server = NatsServer(alone=True)
+    server.start()
+    try:
+        for _ in range(3):  # first nobody answers, then it says that it is unavailable
+            with pytest.raises(Away, match=r"the stream of order\.paid is away"):
+                await send(Nats(server.url), message(1))
+            await asyncio.sleep(2)
+    finally:
+        server.close()
+
+
+async def test_many_subjects_without_a_stream_if_the_user_may_not_ask(on_nats: NatsBench) -> None:
+    url = on_nats.server.url.replace("nats://", "nats://incurious:for%20tests@")
+    batch = [message(number, type=f"nowhere.{number}") for number in range(8)]
+    verdicts = await send(Nats(url, f"{on_nats.name}.{{type}}", timeout=10), *batch)
+    assert all("no stream answered for the subject" in verdicts.refused(one).reason for one in batch)
+
+
 @pytest.mark.parametrize("type", ["order paid", "order..paid", "order.*", "order.>", "a\r\nPING", "", "x" * 5000])
 async def test_a_type_that_makes_no_subject(on_nats: NatsBench, type: str) -> None:
     batch = [message(1, type=type), message(2)]

@@ -21,7 +21,7 @@ from ..errors import ConfigurationError, InvalidInput
 from ..model.event import Event
 from ..model.limits import DEFAULT_LIMITS, check_key, check_name
 from ..model.terms import Terms
-from ..transports.cloudevents import STRUCTURED, Unreadable, read
+from ..transports.cloudevents import Unreadable, is_structured, read
 
 UNREADABLE = "@unreadable"
 MOST_BODY = 1024 * 1024
@@ -160,11 +160,6 @@ class Source(msgspec.Struct, frozen=True):
             if version < 1000:  # versions come from the network: remember no more than there can be
                 self._terms[kind, version] = found
         return found
-
-
-def is_structured(content_type: str | None) -> bool:
-    """Is this the content type of a CloudEvent whose attributes are in the body?"""
-    return content_type is not None and content_type.partition(";")[0].strip().lower() == STRUCTURED
 
 
 def message_key(source: str, origin: str, id: str) -> str:

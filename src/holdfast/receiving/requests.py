@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from ..errors import ConfigurationError, InvalidInput, Rejected
 from ..model.signature import ID, BadSignature, check_secret, verify_headers
-from ..transports.cloudevents import Unreadable
-from .arrivals import MOST_BODY, Arrival, Message, Source, is_structured
+from ..transports.cloudevents import Unreadable, is_structured
+from .arrivals import MOST_BODY, Arrival, Message, Source
 
 Secrets = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str]]]
 """The secrets that may have signed a request, or a function that returns them, called for each request."""

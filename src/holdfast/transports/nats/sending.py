@@ -26,6 +26,8 @@ LONGEST_SUBJECT = 2_000
 
 TOO_LARGE = {10054}
 """The stream's max_msg_size: the message will never fit."""
+NAMES = "$JS.API.STREAM.NAMES"
+"""Where to ask which streams have a subject."""
 NOT_NOW = {10008, 10009, 10023, 10118}
 """The cluster has no leader, or this is not the leader; no resources; the stream is offline: not about the message."""
 
@@ -72,6 +74,8 @@ class Nats:
         self._waiting: dict[str, _Sent] = {}
         self._sent = 0
         self._inbox = ""
+        self._may_not_ask = False
+        """Has the server said that we may not ask which stream has a subject?"""
 
     @property
     def shown(self) -> str:
@@ -80,6 +84,7 @@ class Nats:
 
     async def open(self) -> None:
         """Connect."""
+        self._may_not_ask = False
         await self._link.open(lost=self._lost, denied=self._denied)
         try:
             self._inbox = self._link.client.new_inbox()
@@ -171,8 +176,10 @@ class Nats:
 
     async def _settle_unheard(self, sending: _Sending) -> None:
         """Decide about messages that no stream took: refused if there is none, unknown if it is only away."""
-        subjects = {sent.subject for sent in sending.unheard}
-        reasons = {subject: await self._why_unheard(subject) for subject in subjects}
+        subjects = list({sent.subject for sent in sending.unheard})
+        # All at the same time: one by one, questions without an answer would take longer than the batch may.
+        answers = await asyncio.gather(*map(self._why_unheard, subjects))
+        reasons = dict(zip(subjects, answers, strict=True))
         for sent in sending.unheard:
             reason = reasons[sent.subject]
             if reason is not None:
@@ -181,22 +188,23 @@ class Nats:
             raise Away(f"{self._link.shown}: the stream of {next(s for s in subjects if reasons[s] is None)} is away")
 
     async def _why_unheard(self, subject: str) -> str | None:
-        """Return why nobody stored a message of this subject; None if it will be stored later."""
+        """Return why nobody stored a message of this subject; None if it may be stored later."""
         question = json.dumps({"subject": subject}).encode()
         errors = library("nats.errors", "nats")
         try:
-            answer = await self._link.client.request("$JS.API.STREAM.NAMES", question, timeout=2)
-        except errors.NoRespondersError:
-            return None  # no JetStream at all; as in a cluster that is starting
-        except errors.TimeoutError:
-            # Perhaps we may not ask; then we believe what the server said.
-            return f"no stream answered for the subject {subject}; add it to the subjects of a stream"
-        if json.loads(answer.data).get("streams"):
+            answer = await self._link.client.request(NAMES, question, timeout=2)
+        except (errors.NoRespondersError, errors.TimeoutError):
+            if self._may_not_ask:  # then we believe what the server has said about the message
+                return f"no stream answered for the subject {subject}; add it to the subjects of a stream"
+            return None  # no JetStream, or no answer: as in a cluster that is starting
+        found = json.loads(answer.data)
+        if found.get("streams") or found.get("error"):  # an error: the cluster has no leader now
             return None
         return f"no stream has the subject {subject}; add it to the subjects of a stream"
 
     def _denied(self, subject: str) -> None:
         """Called when the server says that we may not publish to a subject: it sends no other answer."""
+        self._may_not_ask = self._may_not_ask or subject.lower() == NAMES.lower()
         for token, sent in list(self._waiting.items()):
             if sent.subject.lower() == subject.lower():
                 del self._waiting[token]

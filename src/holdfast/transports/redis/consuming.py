@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import ConfigurationError
 from .. import Away
-from ..cloudevents import STRUCTURED
+from ..cloudevents import is_structured
 from ..consuming import FETCHED, FIRST, LINGER, Incoming
 from .link import CONTENT_TYPE, DATA, PREFIX, Link, Wire, warn
 
@@ -181,7 +181,7 @@ def _incoming(stream: str, id: bytes, fields: Sequence[bytes]) -> Incoming:
         }
     except UnicodeDecodeError:
         kind, found = None, {}  # cannot be read; kept under the fallback id
-    if kind is not None and kind.partition(";")[0].strip().lower() == STRUCTURED:
+    if is_structured(kind):
         found = {}
     body = given.get(DATA.encode())
     if body is None:  # not one of ours: all that there is

@@ -1,24 +1,24 @@
-"""What a task is: its name, its handler, its options, and the arguments that it takes."""
+"""What a task is: its name, its handler, its options, and how its attempts run."""
 
 from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import Enum
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from .context import Context, Handler, TxContext
+from .arguments import Arguments, read_arguments, signature
+from .context import Handler, TxContext
 from .errors import ConfigurationError, InvalidInput, InvalidPayload
 from .model.backoff import Backoff, RetryFunction, policy
 from .model.durations import Duration, seconds
 from .model.keep import CLASSES, NOTHING, days_of
 from .model.limits import PRIORITIES, check_flag, check_int, check_name
-from .parameters import Convert, check_result, from_plain, is_pydantic_field, read
+from .parameters import check_result, from_plain
 
 OnFailure = typing.Literal["block", "skip"]
 """What a failed job means for the next ones of its ordered key: they wait for its retry, or run meanwhile."""
@@ -53,15 +53,7 @@ class Definition(msgspec.Struct, frozen=True):
     version: int
     runs: Runs
     wants_context: bool
-    arguments: type[msgspec.Struct]
-    names: tuple[str, ...]
-    """Of its arguments."""
-    name_set: frozenset[str]
-    required: tuple[str, ...]
-    """Those of them that have no default."""
-    decoder: msgspec.json.Decoder[msgspec.Struct]
-    converts: Mapping[str, Convert]
-    """By argument: what JSON cannot represent, such as a set, as its annotation says."""
+    arguments: Arguments
     ordered: bool | None = None
     skips: bool | None = None
     retry: Backoff | None = None
@@ -92,12 +84,6 @@ class Definition(msgspec.Struct, frozen=True):
         return (getattr(self.function, "__module__", None) or "").partition(".")[0]
 
     @property
-    def argument_types(self) -> dict[str, str]:
-        """Of its arguments, by name."""
-        fields = msgspec.structs.fields(self.arguments)
-        return {each.name: _type_name(each.type) for each in fields if each.name != "type_"}
-
-    @property
     def stoppable(self) -> bool:
         """Can an attempt be stopped from outside? A thread cannot."""
         return self.runs is not Runs.IN_THREAD
@@ -121,9 +107,9 @@ class Definition(msgspec.Struct, frozen=True):
                 plain = msgspec.json.decode(payload)
                 for step in range(version, self.version):
                     plain = {"type": self.kind, **self.upcasts[step]({k: v for k, v in plain.items() if k != "type"})}
-                decoded = msgspec.convert(plain, self.arguments, dec_hook=from_plain)
+                decoded = msgspec.convert(plain, self.arguments.struct, dec_hook=from_plain)
             else:
-                decoded = self.decoder.decode(payload)
+                decoded = self.arguments.decoder.decode(payload)
         except msgspec.ValidationError as error:
             raise InvalidPayload("payload", f"does not fit {self.kind}: {error}") from None
         arguments = msgspec.structs.asdict(decoded)
@@ -204,15 +190,14 @@ def define(
     kind = check_name("name", name or getattr(function, "__name__", "<lambda>"))
     if kind == "<lambda>" or "<locals>" in kind:
         raise ConfigurationError("name: a task needs a stable name; pass name='…'")
-    context, parameters, hints = _signature(kind, function, flow)
+    context, parameters, hints = signature(kind, function, flow)
     is_async = inspect.iscoroutinefunction(function)
     if flow is not None:
         runs = _runs_as_flow(kind, is_async, context)
     else:
         runs = _runs(kind, is_async, context, bool(check_flag("process", process)))
     check_result(kind, hints.get("return", Any))
-    arguments, converts = _arguments_type(kind, parameters, hints)
-    names = tuple(name for name in arguments.__struct_fields__ if name != "type_")
+    arguments = read_arguments(kind, parameters, hints)
     return Definition(
         kind=kind,
         function=function,
@@ -224,11 +209,6 @@ def define(
         runs=runs,
         wants_context=context is not None,
         arguments=arguments,
-        names=names,
-        name_set=frozenset(names),
-        required=tuple(entry.name for entry in msgspec.structs.fields(arguments) if entry.required),
-        decoder=msgspec.json.Decoder(arguments, dec_hook=from_plain),
-        converts=converts,
         ordered=check_flag("ordered", ordered),
         skips=skips(on_failure),
         retry=policy(retry),
@@ -238,28 +218,9 @@ def define(
         keep=_keep_days(keep),
         expires=check_expires(expires) if expires is not None else None,
         make_key=key,
-        key_names=_key_names(kind, key, names),
+        key_names=_key_names(kind, key, arguments.names),
         undo_on_failure=bool(check_flag("undo_on_failure", undo_on_failure)),
     )
-
-
-def _signature(
-    kind: str, function: Handler, flow: type | None = None
-) -> tuple[type | None, Sequence[inspect.Parameter], dict[str, Any]]:
-    """The kind of context that it takes, if any; its other parameters; and all their types."""
-    parameters = list(inspect.signature(function).parameters.values())
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-    except NameError as error:
-        raise ConfigurationError(
-            f"{kind}: its annotations are read when it is registered, and {error}; "
-            "import that name at run time, not only under TYPE_CHECKING"
-        ) from None
-    context = _context_of(parameters[0], hints, flow) if parameters else None
-    for parameter in parameters[1:]:
-        if _has_context(hints.get(parameter.name)):
-            raise ConfigurationError(f"{kind}: the context must be the first parameter, got it as {parameter.name!r}")
-    return context, parameters[1:] if context else parameters, hints
 
 
 def _key_names(kind: str, key: Callable[..., str] | None, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -342,82 +303,3 @@ def _positive(field: str, duration: Duration) -> float:
     if (number := seconds(duration, field)) == 0:
         raise InvalidInput(field, f"expected a duration above zero, got {duration!r}")
     return number
-
-
-def _context_of(parameter: inspect.Parameter, hints: dict[str, Any], flow: type | None = None) -> type | None:
-    hint = hints.get(parameter.name)
-    if isinstance(hint, type) and issubclass(hint, flow or Context):
-        return hint
-    if flow is None and _has_context(hint):
-        raise ConfigurationError(f"{parameter.name}: expected Context or TxContext as its annotation, got {hint}")
-    return None
-
-
-def _has_context(hint: Any) -> bool:
-    if isinstance(hint, type) and issubclass(hint, Context):
-        return True
-    return any(_has_context(part) for part in typing.get_args(hint))
-
-
-def _arguments_type(
-    kind: str, parameters: Sequence[inspect.Parameter], hints: dict[str, Any]
-) -> tuple[type[msgspec.Struct], dict[str, Convert]]:
-    converts: dict[str, Convert] = {}
-    fields: list[Any] = [("type_", str, msgspec.field(default="", name="type"))]
-    for parameter in parameters:
-        if parameter.name in ("type", "type_"):
-            raise ConfigurationError(
-                f"{kind}: a parameter cannot be named {parameter.name!r}; that name carries the kind"
-            )
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ConfigurationError(f"{kind}: expected named parameters only, got {parameter}")
-        if is_pydantic_field(parameter.default):
-            raise ConfigurationError(
-                f"{kind}: {parameter.name} has a pydantic Field as its default; write Annotated[…, Field(…)]"
-            )
-        hint, convert = read(kind, parameter.name, hints.get(parameter.name, Any))
-        if convert is not None:
-            converts[parameter.name] = convert
-        if parameter.default is parameter.empty:
-            fields.append((parameter.name, hint))
-        else:
-            fields.append((parameter.name, hint, msgspec.field(default_factory=partial(_same, parameter.default))))
-    try:
-        struct = msgspec.defstruct(f"{kind} arguments", fields, kw_only=True, forbid_unknown_fields=True)
-        msgspec.json.Decoder(struct, dec_hook=from_plain)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"{kind}: its parameters cannot be stored as JSON: {error}") from None
-    return struct, converts
-
-
-def _type_name(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def bind(definition: Definition, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by name; rejects unknown and missing ones."""
-    names = definition.names
-    if not arguments and type(keywords) is dict and keywords.keys() == definition.name_set and not definition.converts:
-        return keywords
-    if len(arguments) > len(names):
-        raise InvalidPayload("arguments", f"{definition.kind} takes {len(names)}, got {len(arguments)}")
-    bound = dict(zip(names, arguments, strict=False))
-    for name, value in keywords.items():
-        if name not in names:
-            raise InvalidPayload(
-                str(name), f"is not an argument of {definition.kind}; it takes {', '.join(names) or 'none'}"
-            )
-        if name in bound:
-            raise InvalidPayload(name, "was given twice")
-        bound[name] = value
-    for name in definition.required:
-        if name not in bound:
-            raise InvalidPayload(name, f"is missing; {definition.kind} needs it")
-    for name, convert in definition.converts.items():
-        if name in bound:
-            bound[name] = convert(bound[name])
-    return bound

@@ -12,6 +12,7 @@ from .db.runner import Runner
 from .errors import SchemaError
 from .model import explaining
 from .model.explanation import Explanation
+from .model.facts import COUNTED
 from .model.limits import check_text
 from .schema import migrate
 from .views.explaining import facts
@@ -23,7 +24,7 @@ async def explain(runner: Runner, database: Database, id: UUID | str) -> Explana
     ours = migrate.newest()
     job = id if isinstance(id, UUID) else None
     try:
-        rows = await runner.run("views", "explain", job, asked, ours, explaining.COUNTED)
+        rows = await runner.run("views", "explain", job, asked, ours, COUNTED)
     except (SchemaError, asyncpg.UndefinedColumnError):
         # The statement reads what only newer schemas have.
         found = await migrate.version(database)

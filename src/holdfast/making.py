@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from .definitions import Definition, bind, check_expires
+from .definitions import Definition, check_expires
 from .errors import InvalidInput, InvalidPayload
 from .model import payload as payloads
 from .model.durations import Duration, seconds
@@ -76,6 +76,7 @@ class Maker:
     def __init__(self, limits: Limits, definition: Definition, options: EnqueueOptions) -> None:
         self._limits = limits
         self._definition = definition
+        self._arguments = definition.arguments
         self._options = options
         self._terms = self._make_terms()
         self._key = self._checked_key("key")
@@ -93,7 +94,7 @@ class Maker:
 
     def one(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> NewJob:
         """Make one job."""
-        bound = bind(self._definition, arguments, keywords)
+        bound = self._arguments.bind(arguments, keywords)
         return self._make(self._id or new_id(), bound, self._idempotency_key)
 
     def many(self, arguments: Iterable[Mapping[str, Any]], idempotency_keys: Iterable[str] | None) -> Batch:
@@ -119,7 +120,7 @@ class Maker:
                     "", f"expected arguments by name, such as {{'order_id': 1}}, got a {type(arguments).__name__}"
                 )
             checked = check_key("idempotency_key", key, self._limits) if key is not None else None
-            return self._make(id, bind(self._definition, (), arguments), checked)
+            return self._make(id, self._arguments.bind((), arguments), checked)
         except InvalidInput as refused:
             field = f"[{position}].{refused.field}" if refused.field else f"[{position}]"
             raise type(refused)(field, refused.problem) from None
@@ -127,7 +128,7 @@ class Maker:
     def _make(self, id: UUID, arguments: dict[str, Any], idempotency_key: str | None) -> NewJob:
         text = payloads.encode(self._definition.kind, arguments, self._limits)
         try:
-            decoded = self._definition.decoder.decode(text)
+            decoded = self._arguments.decoder.decode(text)
         except msgspec.ValidationError as error:
             message, _, path = str(error).partition(" - at `$.")
             raise InvalidPayload(path.rstrip("`") or "payload", message) from None

@@ -135,7 +135,7 @@ def define_handler(function: Callable[..., Any], type: str, source: str, options
         definition = define(function, name=kind, **{"queue": arrivals.queue_of(source), **options})  # type: ignore[arg-type]
     except InvalidInput as error:
         raise ConfigurationError(str(error)) from None
-    fields = [each for each in msgspec.structs.fields(definition.arguments) if each.name != "type_"]
+    fields = [each for each in msgspec.structs.fields(definition.arguments.struct) if each.name != "type_"]
     taken = [each.name for each in fields]
     hint = fields[0].type if fields else None
     if taken != ["event"] or (typing.get_origin(hint) or hint) is not Event:

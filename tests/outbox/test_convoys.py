@@ -18,7 +18,7 @@ from holdfast.model.job import Claim
 from holdfast.model.outcome import Completed, Outcome
 from holdfast.transports import Settle
 from holdfast.worker.relay import convoy, relay
-from holdfast.worker.relay.relay import Relay
+from holdfast.worker.relay.in_flight import InFlight
 
 
 def number(message: Message) -> int:
@@ -284,18 +284,18 @@ async def test_order_is_lost_if_a_convoy_goes_on_after_a_refusal(
 ) -> None:
     """What the test above is worth."""
 
-    guarded = Relay._goes_on
+    guarded = InFlight._goes_on
 
-    def goes_on(self: Relay, claim: Claim, outcome: Outcome) -> bool:
+    def goes_on(self: InFlight, claim: Claim, outcome: Outcome) -> bool:
         if isinstance(outcome, Completed) or not self._convoys.follows(claim):
             return guarded(self, claim, outcome)
         if not (behind := self._convoys._under_way[claim.slot]._behind):
             return guarded(self, claim, outcome)
-        self._following.append(behind.popleft())
+        self.following.append(behind.popleft())
         self._filled.set()
         return True
 
-    monkeypatch.setattr(Relay, "_goes_on", goes_on)
+    monkeypatch.setattr(InFlight, "_goes_on", goes_on)
     broker = Broker(lambda m: Refused(reason="odd") if number(m) % 5 == 0 and m.attempt == 1 else Delivered())
     hf.relay("order.*", to=broker, name="bus", ordered=True, max_attempts=100, retry=AT_ONCE)
     await publish(hf, range(100), keys=3)

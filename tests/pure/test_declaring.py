@@ -67,7 +67,7 @@ def test_the_context_is_found_by_its_type(hf: Holdfast) -> None:
         (False, Runs.IN_PROCESS),
         (True, Runs.IN_THREAD),
     ]
-    assert [task.definition.arguments.__struct_fields__ for task in (plain, told, writes)] == [
+    assert [task.definition.arguments.struct.__struct_fields__ for task in (plain, told, writes)] == [
         ("type_", "order_id")
     ] * 3
 

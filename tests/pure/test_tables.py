@@ -57,8 +57,8 @@ STEPS: list[Step | Wait | Sleep] = [
 
 async def test_an_instance_goes_from_step_to_step(hf: Holdfast) -> None:
     table = hf.table("checkout", 1, STEPS)
-    assert table.definition.names == ("order_id", "card")
-    assert table.definition.required == ("order_id",)
+    assert table.definition.arguments.names == ("order_id", "card")
+    assert table.definition.arguments.required == ("order_id",)
     instance = Instance(table.definition.function, order_id=9182, card="visa")
     parked = await instance.run()
     assert isinstance(parked, Parked)
@@ -152,7 +152,7 @@ def test_a_table_that_cannot_be_right(hf: Holdfast, steps: Any, problem: str) ->
 def test_the_tables_of_earlier_versions(hf: Holdfast) -> None:
     table = hf.table("t", 2, [Step("a", reserve)], earlier={1: [Step("b", notify)]}, queue="mail")
     assert table.definition.oldest == 1
-    assert table.definition.at(1).names == ("order_id", "shipped")
+    assert table.definition.at(1).arguments.names == ("order_id", "shipped")
     assert table.definition.queue == "mail"
     with pytest.raises(ConfigurationError, match="name: of a table, is given by position"):
         hf.table("u", 1, [Step("a", reserve)], name="v")
@@ -164,4 +164,4 @@ def test_a_task_is_a_handler(hf: Holdfast) -> None:
     @hf.task
     async def send(ctx: Context, order_id: int) -> None: ...
 
-    assert hf.table("t", 1, [Step("send", send)]).definition.names == ("order_id",)
+    assert hf.table("t", 1, [Step("send", send)]).definition.arguments.names == ("order_id",)

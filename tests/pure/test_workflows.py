@@ -29,7 +29,7 @@ def test_a_workflow_is_a_task_that_is_started(hf: Holdfast) -> None:
     definition = workflow.definition
     assert (definition.runs, definition.queue, definition.version) == (Runs.AS_FLOW, "orders", 3)
     assert (definition.max_attempts, definition.undo_on_failure) == (2, True)
-    assert definition.names == ("order_id", "note")
+    assert definition.arguments.names == ("order_id", "note")
     assert workflow.__doc__ == "Checks out."
     assert repr(workflow) == "<Workflow checkout>"
     with pytest.raises(ConfigurationError, match=r"started, not called: await checkout\.start"):
@@ -100,7 +100,7 @@ def test_earlier_versions_are_kept(hf: Holdfast) -> None:
     workflow.version(2)(checkout)
     assert hf._surrounded()["checkout"].oldest == 1
     assert workflow.definition.at(1).function is first
-    assert workflow.definition.at(1).names == ("order",)
+    assert workflow.definition.at(1).arguments.names == ("order",)
     assert workflow.definition.at(1).undo_on_failure
     assert workflow.definition.at(3) is workflow.definition
     with pytest.raises(ConfigurationError, match="already has the code of version 2"):

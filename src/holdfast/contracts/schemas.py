@@ -85,6 +85,12 @@ def found_at(document: Any, reference: str) -> Any:
     return part
 
 
+def resolved(schema: Mapping[str, Any], document: Any) -> Schema:
+    """Return the schema that the `$ref` of this one names."""
+    found: Schema = found_at(document, schema["$ref"])
+    return found
+
+
 class Checker:
     """Checks data against a schema that a user wrote. It needs the package `jsonschema`: the whole of 2020-12 holds."""
 

@@ -8,6 +8,8 @@ from uuid import UUID
 
 SILENT = 30.0
 """Seconds without a heartbeat after which a worker is not live."""
+COUNTED = 1000
+"""How many rows before a job in its lane, and how many dead letters like it, are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,7 @@ class Wanted:
             raise InvalidInput(
                 name, f"expected the plain task, without .options(…); write: assert_enqueued({self.kind}, {name}=…)"
             )
-        names = self._definition.name_set
+        names = self._definition.arguments.name_set
         options = set(Expectations.__annotations__)
         if arguments is None:
             given = (expected.keys() & options) | ({"count"} if count is not None else set())
@@ -133,7 +133,7 @@ class Wanted:
                 unknown[0], f"expected one of {', '.join(sorted(options))}; arguments={{…}} has the rest"
             )
         if unknown := sorted(arguments.keys() - names):
-            known = f"it takes {', '.join(self._definition.names)}" if names else "it takes none"
+            known = f"it takes {', '.join(self._definition.arguments.names)}" if names else "it takes none"
             raise InvalidInput(
                 unknown[0], f"is neither an argument of {self.kind} ({known}) nor one of {', '.join(sorted(options))}"
             )

@@ -375,7 +375,7 @@ def declared(definition: Definition) -> Declared:
         kind=definition.kind,
         version=definition.version,
         app=definition.app,
-        arguments=definition.argument_types,
+        arguments=definition.arguments.types,
         retry=definition.retry.numbers if definition.retry is not None else None,
         max_snoozes=definition.max_snoozes,
         keep=definition.keep,

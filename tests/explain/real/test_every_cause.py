@@ -8,7 +8,7 @@ from tests.support.causes import hand_written, marked
 from tests.support.pages import ROOT
 
 HERE = Path(__file__).parent
-SOURCE = ROOT / "src" / "holdfast" / "model" / "explaining.py"
+SOURCE = ROOT / "src" / "holdfast" / "model" / "explaining"
 
 BY_HAND = {
     ("test_ended.py", "inbox"): "a producer in SQL, as docs/sql.md has it, that forgets the type",
@@ -24,7 +24,8 @@ def codes() -> set[str]:
     """Every code that the source has."""
     calls = [
         node
-        for node in ast.walk(ast.parse(SOURCE.read_text(encoding="utf-8")))
+        for module in SOURCE.glob("*.py")
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Reason"
     ]
     assert all(isinstance(call.args[0], ast.Constant) for call in calls), "a code that is computed cannot be counted"

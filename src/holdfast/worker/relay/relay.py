@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
-from uuid import UUID
 
 import msgspec
 
@@ -19,7 +17,7 @@ from ...inbox.convoys import followers
 from ...model.event import Delivered, Message, Postponed, Refused, Verdict
 from ...model.job import Claim
 from ...model.occurrences import Occurrences
-from ...model.outcome import DONE, AttemptFailed, Completed, Lost, Outcome, Snoozed
+from ...model.outcome import DONE, AttemptFailed, Completed, Snoozed
 from ...model.report import Report
 from ...model.tracing import Tracing
 from ...outbox import KIND
@@ -34,6 +32,7 @@ from ..leases import ledger as marks
 from ..leases.ledger import Ledger
 from .connection import Connection
 from .convoy import LENGTH, Convoys
+from .in_flight import InFlight
 from .losses import Losses
 from .traced import sender
 
@@ -78,25 +77,19 @@ class Relay:
         self.closed = True
         self._ready: deque[Claim] = deque()
         self._filled = asyncio.Event()
-        self._in_flight: dict[UUID, Claim] = {}
-        self._began: dict[UUID, float] = {}
-        """When each of those was sent, of `time.perf_counter`."""
-        self._convoys = Convoys(BYTES // 2)
-        self._following: deque[tuple[Claim, Message]] = deque()
-        """Rows of convoys whose turn has come."""
         self._postponed: list[tuple[Claim, float]] = []
         self._losses = Losses()
+        self._convoys = Convoys(BYTES // 2)
+        self.in_flight = InFlight(ledger, completer, occurrences, self._convoys, self._losses, self._filled, draining)
         self._connection = Connection(route.name, self._transport, occurrences, draining)
         self._alone = asyncio.Lock()
-        self.vacate: Callable[[Claim], None] = lambda claim: None
-        """Called when a row of an ordered key has ended without the completer."""
 
     # What claiming asks
 
     @property
     def held(self) -> int:
-        one_by_one = len(self._ready) + len(self._following) + len(self._in_flight) + len(self._postponed)
-        return self.coming + one_by_one
+        in_flight = len(self.in_flight.following) + len(self.in_flight.rows)
+        return self.coming + len(self._ready) + in_flight + len(self._postponed)
 
     lent = 0
 
@@ -106,7 +99,7 @@ class Relay:
 
     @property
     def waiting(self) -> bool:
-        return bool(self._ready or self._following)
+        return bool(self._ready or self.in_flight.following)
 
     def take(self, claims: list[Claim], at: int) -> None:
         """Take these claimed rows; their claim was sent at `at`."""
@@ -180,7 +173,7 @@ class Relay:
             if self._ready:
                 claims = self._next_batch()
                 connected = not claims or await self._send(claims)
-            elif self._following:
+            elif self.in_flight.following:
                 connected = await self._send_followers()
             else:
                 self._filled.clear()
@@ -219,7 +212,7 @@ class Relay:
     async def _send(self, claims: Sequence[Claim]) -> bool:
         """Send these, and settle each. False if the connection was lost."""
         for claim in claims:
-            self._note_in_flight(claim)
+            self.in_flight.add(claim)
         try:
             if len(claims) == 1 and self._losses.suspicious(claims[0].id):
                 async with self._alone:
@@ -228,32 +221,22 @@ class Relay:
             messages = await self._load_convoys(claims) if claims else []
             return not messages or await self._deliver(messages)
         except (Unreachable, Contended) as error:
-            left = self._left(claims)
+            left = self.in_flight.left(claims)
             self._occurrences.events_not_loaded(self.route.name, len(left), error)
             for claim in left:
-                self._end(claim, unstarted(Unstarted.WAITED))
+                self.in_flight.end(claim, unstarted(Unstarted.WAITED))
             await asyncio.sleep(backoff(3))
             return True
         except Exception as error:
             # Not an outage: the server rejected a statement. One bad row must not hold up the others.
-            left = self._left(claims)
+            left = self.in_flight.left(claims)
             if len(left) > 1:
                 for claim in left:
                     if not await self._send([claim]):
                         return False
             elif left:
-                self._end(left[0], self._failed(left[0], type(error).__name__, str(error)))
+                self.in_flight.end(left[0], self._failed(left[0], type(error).__name__, str(error)))
             return True
-
-    def _note_in_flight(self, claim: Claim) -> None:
-        """If this process could not renew it for a while, a row may be claimed again while it is still being sent."""
-        if (before := self._in_flight.get(claim.id)) is not None:
-            self._began.pop(claim.id, None)
-            self._leave(before, unstarted(Unstarted.LEASE_LOST))
-        self._in_flight[claim.id] = claim
-
-    def _left(self, claims: Sequence[Claim]) -> list[Claim]:
-        return [claim for claim in claims if claim.id in self._in_flight]
 
     async def _fan_out(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """Turn deliveries of the route into one for each destination, if it has many; return the rest."""
@@ -269,10 +252,10 @@ class Relay:
             self._occurrences.ended([(claim, DONE) for claim in whole if claim.id in done], report)
             for claim in whole:
                 if claim.id in missing:
-                    self._end(claim, EVENT_GONE)
+                    self.in_flight.end(claim, EVENT_GONE)
                 else:
-                    self._written(claim, lost=claim.id not in done)
-        return self._left(claims)
+                    self.in_flight.written(claim, lost=claim.id not in done)
+        return self.in_flight.left(claims)
 
     async def _send_alone(self, claim: Claim) -> bool:
         messages = await self._load([claim])
@@ -288,23 +271,23 @@ class Relay:
             return not messages or await self._deliver(messages)
         except (Unreachable, Contended):  # a transport that uses our database: as in `_send`
             for message in messages:
-                if (claim := self._in_flight.get(message.delivery)) is not None:
-                    self._end(claim, unstarted(Unstarted.WAITED))
+                if (claim := self.in_flight.rows.get(message.delivery)) is not None:
+                    self.in_flight.end(claim, unstarted(Unstarted.WAITED))
             return True
 
     def _next_followers(self) -> list[Message]:
         """Take the rows of convoys whose turn has come. Their lease is that of their head."""
         batch: list[tuple[Claim, Message]] = []
         at = marks.now()
-        while self._following and len(batch) < self._transport.batch:
-            claim, message = self._following.popleft()
+        while self.in_flight.following and len(batch) < self._transport.batch:
+            claim, message = self.in_flight.following.popleft()
             notice = self._ledger.notice_of(claim.slot)
             if self._ledger.expired(claim.slot, self._lease, at) or notice == marks.LOST:
-                self._leave(claim, unstarted(Unstarted.LEASE_LOST))
+                self.in_flight.leave(claim, unstarted(Unstarted.LEASE_LOST))
             elif notice == marks.RECALLED:
-                self._leave(claim, unstarted(Unstarted.RECALLED))
+                self.in_flight.leave(claim, unstarted(Unstarted.RECALLED))
             else:
-                self._note_in_flight(claim)
+                self.in_flight.add(claim)
                 batch.append((claim, message))
         self._occurrences.claimed([claim for claim, _ in batch])
         return [message for _, message in batch]
@@ -326,7 +309,7 @@ class Relay:
         """Load the events of these rows, which are in flight, and then those of rows behind them."""
         found = [(claim, read(claim)) for claim in claims]
         for claim in (claim for claim, delivery in found if delivery is None):
-            self._end(claim, UNREADABLE)
+            self.in_flight.end(claim, UNREADABLE)
         claims = [claim for claim, delivery in found if delivery is not None]
         if not claims:
             return []
@@ -335,17 +318,17 @@ class Relay:
         deliveries = [delivery for _, delivery in found if delivery is not None]
         messages, gone, looked_at = await load(self._link, rows, deliveries, BYTES)
         for claim in gone:
-            if claim.id in self._in_flight:
-                self._end(claim, EVENT_GONE)
+            if claim.id in self.in_flight.rows:
+                self.in_flight.end(claim, EVENT_GONE)
         for claim in reversed(claims[looked_at:]):  # too large together: the next batch
-            del self._in_flight[claim.id]
+            del self.in_flight.rows[claim.id]
             self._ready.appendleft(claim)
         return messages
 
     async def _deliver(self, messages: Sequence[Message], alone: bool = False) -> bool:
         """Send them. What is not settled afterwards has an unknown fate. False if the connection was lost."""
         error: BaseException | None = None
-        self._note_start(messages)
+        self.in_flight.start(messages)
         probe("relay.before_send")
         try:
             async with asyncio.timeout(SEND_WITHIN):
@@ -357,7 +340,7 @@ class Relay:
         finally:
             await self._write_postponed()
         probe("relay.after_send")
-        unknown = [claim for m in messages if (claim := self._in_flight.get(m.delivery)) is not None]
+        unknown = [claim for m in messages if (claim := self.in_flight.rows.get(m.delivery)) is not None]
         if not unknown:
             self._connection.works()
             return True
@@ -366,40 +349,33 @@ class Relay:
         for claim in unknown:
             if self._losses.lost(claim.id) and alone:
                 message = f"the connection was lost three times while this was sent: {type(why).__name__}: {why}"
-                self._end(claim, self._failed(claim, "ConnectionLost", message))
+                self.in_flight.end(claim, self._failed(claim, "ConnectionLost", message))
             else:
-                self._end(claim, unstarted(Unstarted.WAITED))
+                self.in_flight.end(claim, unstarted(Unstarted.WAITED))
         return False
 
-    def _note_start(self, messages: Sequence[Message]) -> None:
-        began = time.perf_counter()
-        for message in messages:
-            if (claim := self._in_flight.get(message.delivery)) is not None:
-                self._began[claim.id] = began
-                self._occurrences.started(claim)
-
     def _settle(self, message: Message, verdict: Verdict) -> None:
-        claim = self._in_flight.get(message.delivery)
+        claim = self.in_flight.rows.get(message.delivery)
         if claim is None:
             return  # settled before
         self._losses.answered()
         match verdict:
             case Delivered(reference=None, details=details) if not details:
-                self._end(claim, DONE)
+                self.in_flight.end(claim, DONE)
             case Delivered(reference=reference, details=details):
                 kept = details if reference is None else {"reference": reference, **details}
-                self._end(claim, Completed(msgspec.json.encode(kept).decode()))
+                self.in_flight.end(claim, Completed(msgspec.json.encode(kept).decode()))
             case Postponed(delay=delay):
                 if self._many is None:
-                    self._end(claim, Snoozed(delay))
+                    self.in_flight.end(claim, Snoozed(delay))
                 else:
-                    del self._in_flight[claim.id]
+                    del self.in_flight.rows[claim.id]
                     self._postponed.append((claim, delay))
             case Refused() if self._convoys.follows(claim):
                 # It was not claimed, so it lost no attempt. It will be the head of its key, and be sent again as such.
-                self._end(claim, unstarted(Unstarted.WAITED))
+                self.in_flight.end(claim, unstarted(Unstarted.WAITED))
             case Refused(reason=reason, final=final, delay=delay, details=details):
-                self._end(claim, self._failed(claim, "Refused", reason, final, delay, details))
+                self.in_flight.end(claim, self._failed(claim, "Refused", reason, final, delay, details))
 
     async def _write_postponed(self) -> None:
         """Give back what is not sent now: where it waits depends on the state of its destination."""
@@ -410,23 +386,12 @@ class Relay:
             queues = await self._many.postpone(postponed)
         except BaseException as error:
             for claim, delay in postponed:
-                self._end(claim, Snoozed(delay))
+                self.in_flight.end(claim, Snoozed(delay))
             if not isinstance(error, (Unreachable, Contended)):
                 raise
             return
         for claim, _ in postponed:
-            self._written(claim, lost=claim.id not in queues)
-
-    def _written(self, claim: Claim, lost: bool) -> None:
-        """Let go of a row whose ending is written already, or that is another's."""
-        self._in_flight.pop(claim.id, None)
-        self._began.pop(claim.id, None)
-        if lost:
-            self._completer.add(claim, Lost())
-            return
-        self._ledger.free(claim.slot)
-        if claim.ordered:
-            self.vacate(claim)
+            self.in_flight.written(claim, lost=claim.id not in queues)
 
     def _failed(
         self,
@@ -442,40 +407,16 @@ class Relay:
         self._occurrences.failed(claim, failed)
         return failed
 
-    def _end(self, claim: Claim, outcome: Outcome) -> None:
-        self._in_flight.pop(claim.id, None)
-        if (began := self._began.pop(claim.id, None)) is not None:
-            claim.took = time.perf_counter() - began
-        if self._goes_on(claim, outcome):
-            return
-        self._leave(claim, outcome)
-        self._ledger.put_back(claim.slot)  # if this process dies now, no attempt is lost
-
-    def _goes_on(self, claim: Claim, outcome: Outcome) -> bool:
-        """A row has ended. If it is of a convoy: is it the turn of the next one?"""
-        following = self._convoys.arrived(claim, outcome) if isinstance(outcome, Completed) else None
-        if following is None or self._draining.is_set() or self._losses.suspicious(following[0].id):
-            return False
-        self._following.append(following)
-        self._filled.set()
-        return True
-
-    def _leave(self, claim: Claim, outcome: Outcome) -> None:
-        """Leave a row to the completer; of a convoy, all rows that have arrived, under the hold on its head."""
-        self._completer.add(*self._convoys.ending(claim, outcome))
-
     # The end
 
     def hand_back(self) -> None:
         """Hand back what has not been sent."""
         while self._ready:
-            self._end(self._ready.popleft(), unstarted(Unstarted.WAITED))
-        while self._following:
-            self._end(self._following.popleft()[0], unstarted(Unstarted.WAITED))
+            self.in_flight.end(self._ready.popleft(), unstarted(Unstarted.WAITED))
+        self.in_flight.end_following()
 
     def _give_up_in_flight(self) -> None:
-        for claim in list(self._in_flight.values()):
-            self._end(claim, unstarted(Unstarted.WAITED))
+        self.in_flight.end_all()
         postponed, self._postponed = self._postponed, []
         for claim, delay in postponed:
-            self._end(claim, Snoozed(delay))
+            self.in_flight.end(claim, Snoozed(delay))

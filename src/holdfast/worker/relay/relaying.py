@@ -81,7 +81,7 @@ class Relaying:
             claimer, Shares(claim_link, name), (claim_link, key_link), relay, completer, settings, ledger,
             self._occurrences, draining, self._unanswered, number,
         )  # fmt: skip
-        relay.vacate = claiming.vacate
+        relay.in_flight.vacate = claiming.vacate
         claiming.in_place = InPlace(claimer, relay, completer, draining)
         return claiming, relay
 

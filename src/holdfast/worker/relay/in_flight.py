@@ -48,11 +48,21 @@ class InFlight:
         """Called when a row of an ordered key has ended without the completer."""
 
     def add(self, claim: Claim) -> None:
-        """If this process could not renew it for a while, a row may be claimed again while it is still being sent."""
+        """If this process could not renew it for a while, a row may be claimed again while it is still being sent. Then
+        the older claim is lost, and whatever becomes of its message is said of the newer one."""
         if (before := self.rows.get(claim.id)) is not None:
-            self._began.pop(claim.id, None)
+            self.remove(before)
             self.leave(before, unstarted(Unstarted.LEASE_LOST))
         self.rows[claim.id] = claim
+
+    def remove(self, claim: Claim) -> bool:
+        """Let this claim leave, and no other of its row. True if it was there."""
+        if self.rows.get(claim.id) is not claim:
+            return False
+        del self.rows[claim.id]
+        if (began := self._began.pop(claim.id, None)) is not None:
+            claim.took = time.perf_counter() - began
+        return True
 
     def start(self, messages: Sequence[Message]) -> None:
         """Note that these are sent now."""
@@ -64,15 +74,13 @@ class InFlight:
 
     def left(self, claims: Sequence[Claim]) -> list[Claim]:
         """Those of them that have not ended."""
-        return [claim for claim in claims if claim.id in self.rows]
+        return [claim for claim in claims if self.rows.get(claim.id) is claim]
 
     # How a row ends
 
     def end(self, claim: Claim, outcome: Outcome) -> None:
         """End a row, or let the next one of its convoy follow it."""
-        self.rows.pop(claim.id, None)
-        if (began := self._began.pop(claim.id, None)) is not None:
-            claim.took = time.perf_counter() - began
+        self.remove(claim)
         if self._goes_on(claim, outcome):
             return
         self.leave(claim, outcome)
@@ -93,8 +101,7 @@ class InFlight:
 
     def written(self, claim: Claim, lost: bool) -> None:
         """Let go of a row whose ending is written already, or that is another's."""
-        self.rows.pop(claim.id, None)
-        self._began.pop(claim.id, None)
+        self.remove(claim)
         if lost:
             self._completer.add(claim, Lost())
             return

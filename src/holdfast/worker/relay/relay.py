@@ -250,7 +250,7 @@ class Relay:
             done, missing = set(made.done), set(made.missing)
             report: Report[Claim] = Report(completed=len(done), late=made.late)
             self._occurrences.ended([(claim, DONE) for claim in whole if claim.id in done], report)
-            for claim in whole:
+            for claim in self.in_flight.left(whole):
                 if claim.id in missing:
                     self.in_flight.end(claim, EVENT_GONE)
                 else:
@@ -317,12 +317,11 @@ class Relay:
         rows = [claim for claim, delivery in found if delivery is not None]
         deliveries = [delivery for _, delivery in found if delivery is not None]
         messages, gone, looked_at = await load(self._link, rows, deliveries, BYTES)
-        for claim in gone:
-            if claim.id in self.in_flight.rows:
-                self.in_flight.end(claim, EVENT_GONE)
+        for claim in self.in_flight.left(gone):
+            self.in_flight.end(claim, EVENT_GONE)
         for claim in reversed(claims[looked_at:]):  # too large together: the next batch
-            del self.in_flight.rows[claim.id]
-            self._ready.appendleft(claim)
+            if self.in_flight.remove(claim):
+                self._ready.appendleft(claim)
         return messages
 
     async def _deliver(self, messages: Sequence[Message], alone: bool = False) -> bool:
@@ -369,7 +368,7 @@ class Relay:
                 if self._many is None:
                     self.in_flight.end(claim, Snoozed(delay))
                 else:
-                    del self.in_flight.rows[claim.id]
+                    self.in_flight.remove(claim)
                     self._postponed.append((claim, delay))
             case Refused() if self._convoys.follows(claim):
                 # It was not claimed, so it lost no attempt. It will be the head of its key, and be sent again as such.

@@ -222,7 +222,9 @@ def test_pause_and_resume(shell: Shell) -> None:
     assert shell("queue", "pause", "mail", stdin="n\n").code == 1
     assert shell("queue", "list", "--json").json[0]["paused_at"] is None
     assert "holdfast queue resume mail" in shell("queue", "pause", "mail", "--yes").out
-    (queue,) = shell("queue", "list", "--json").json
+    assert shell("queue", "pause", "nothing", "--yes").code == 0
+    nothing, queue = sorted(shell("queue", "list", "--json").json, key=lambda row: str(row["queue"] != "nothing"))
+    assert (nothing["queue"], nothing["claim_age"], queue["claim_age"] >= 0) == ("nothing", None, True)
     assert (queue["queue"], queue["pending"], queue["paused_at"] is None) == ("mail", 1, False)
     (job,) = shell("job", "list", "--json").json
     assert "queue mail is paused" in shell("job", "show", job["id"], "--json").json["next"]

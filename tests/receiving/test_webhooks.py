@@ -284,7 +284,7 @@ async def test_the_answer_says_nothing_and_the_log_says_why(
         await until(lambda: caplog.text.count("source shop: rejected") == 2)
     lines = [record.getMessage() for record in caplog.records if record.name == "holdfast.receiving"]
     assert len(lines) == 2, "one at once, the others together"
-    assert lines[0].startswith("source shop: rejected 1 requests (1 with 401); one of them: webhook-timestamp: ")
+    assert lines[0].startswith("source shop: rejected 1 request (1 with 401); webhook-timestamp: ")
     assert lines[1].startswith("source shop: rejected 3 requests (2 with 401, 1 with 405); one of them: webhook-sig")
     assert SECRET not in caplog.text
 
@@ -379,7 +379,7 @@ async def test_the_plain_functions(hf: Holdfast, inbox: Inbox) -> None:
         received_headers[name] = value
     third = await hf.receive(source="shop", secrets=[SECRET], headers=received_headers, body=body)  # type: ignore[arg-type]
     assert third.duplicate
-    with pytest.raises(Rejected, match="none is that of this request") as rejected:
+    with pytest.raises(Rejected, match="no signature matches this request") as rejected:
         await hf.receive(source="shop", secrets=[SECRET], headers=headers, body=body + b" ")
     assert rejected.value.status == 401
     with pytest.raises(Rejected, match="larger than 1,048,576 bytes") as rejected:

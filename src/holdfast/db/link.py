@@ -75,6 +75,8 @@ class Link:
         self._opening = "; ".join(["begin", end_if_idle(min(deadline, SILENT)), *([PIN_PLANS] if planner else [])])
         self._deadline = deadline
         self._connection: Connection | None = None
+        self._dropped = False
+        """Was the last connection lost, and not closed because nothing needed it?"""
         self._turn = asyncio.Lock()
 
     async def fetch(self, sql: str, *arguments: Any, deadline: float | None = None) -> list[asyncpg.Record]:
@@ -112,7 +114,8 @@ class Link:
     async def _connect(self) -> Connection:
         self._connection = await self.database.connect(self.purpose, planner=self._planner, timeout=self._deadline)
         self.connects += 1
-        if self.connects > 1:
+        if self._dropped:
+            self._dropped = False
             log.info("%s: reconnected", self.purpose)
         return self._connection
 
@@ -120,6 +123,7 @@ class Link:
         """Drop the connection without closing it cleanly; the next call opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            self._dropped = True
             connection.terminate()
 
     def abandon(self) -> None:

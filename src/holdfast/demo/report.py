@@ -28,7 +28,8 @@ def summary(numbers: Numbers, details: Numbers) -> str:
         ("dead_letter", f"kept with every error. {d['poison']} jobs were made to fail: they always raise an error or"
                         " crash their process"),
         ("recovered_after_kill", f"of the {d['held_when_killed']} jobs that workers held when they were killed"
-                                 f" ({kills} with SIGKILL, supervisor and process at once). Other workers ran them"),
+                                 f" ({kills} with SIGKILL, supervisor and process at once). Other workers ran them"
+                                 f"{_rest(numbers, details)}"),
         ("lost", f"committed jobs that did not end, or ended without their effect{_by_hand(details)}"),
         ("duplicate_effects", "effects that happened twice, effects of failed attempts, second jobs with the same"
                               " idempotency key"),
@@ -40,6 +41,12 @@ def summary(numbers: Numbers, details: Numbers) -> str:
     complaints = _complaints(numbers, details)
     verdict = "\n  ".join(["Guarantees did NOT hold:", *complaints]) if complaints else "All guarantees held."
     return "\n".join([HEAD, "", *said, "", _window(int(details["absorbed_repeats"])), "", verdict])
+
+
+def _rest(numbers: Numbers, details: Numbers) -> str:
+    """What became of the jobs that were held and not recovered."""
+    left = int(details["held_when_killed"] - numbers["recovered_after_kill"])
+    return f"; the other {left} ended just before the kill" if left > 0 else ""
 
 
 HEAD = """\

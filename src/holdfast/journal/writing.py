@@ -77,7 +77,8 @@ class Writer:
 
     def _lose(self, count: int, why: str) -> None:
         self.lost += count
-        log.warning("%s things that happened are not in the journal: %s", count, why)
+        said = "1 thing that happened is" if count == 1 else f"{count} things that happened are"
+        log.warning("%s not in the journal: %s", said, why)
 
 
 def _row(note: Note, now: float) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def verify(
         for each in given:
             matches |= hmac.compare_digest(each, expected)
     if not matches:
-        raise BadSignature(f"{SIGNATURE}: none is that of this request")
+        raise BadSignature(f"{SIGNATURE}: no signature matches this request")
 
 
 def verify_headers(

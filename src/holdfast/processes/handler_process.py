@@ -7,7 +7,6 @@ code can run.
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import signal
@@ -35,7 +34,7 @@ from ..model.tracing import Tracing
 from ..worker.attempts.deciding import OnceBusy, raised, returned
 from ..worker.exit_codes import CONFIGURATION, ORPHANED, SHORT, is_shortage
 from ..worker.handler_processes import protocol
-from ..worker.logs import current, log_to_stderr, mark_records
+from ..worker.logs import current, log_to_stderr, mark_records, print_by_line
 from ..worker.parent_death import die_with
 
 log = logging.getLogger("holdfast.worker")
@@ -54,8 +53,7 @@ def main() -> int:
     die_with(start.parent)
     log_to_stderr(start.log_level, start.log_format)
     mark_records()
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # it is killed in the end, which would lose buffered output
+    print_by_line()
     # Not SIG_IGN: programs that a handler starts would inherit it.
     for number in protocol.SIGNALS:
         signal.signal(number, lambda *_: None)

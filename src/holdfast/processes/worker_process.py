@@ -29,7 +29,7 @@ from ..worker.engine import Engine
 from ..worker.exit_codes import CONFIGURATION, ORPHANED
 from ..worker.leases.ledger import Ledger
 from ..worker.lifespan import LifespanFailed
-from ..worker.logs import log_to_stderr
+from ..worker.logs import log_to_stderr, print_by_line
 from ..worker.parent_death import die_with
 from ..worker.served import Served
 from ..worker.settings import Suspects, WorkerSettings
@@ -42,6 +42,7 @@ def main() -> int:
     start = msgspec.json.decode(os.environ.pop("HOLDFAST_WORKER_PROCESS").encode(), type=Start)
     die_with(start.parent)
     log_to_stderr(start.log_level, start.log_format)
+    print_by_line()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what Ctrl-C means
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     try:

@@ -147,8 +147,11 @@ class Receiver:
 
     def _log(self, reason: str) -> None:
         counts = ", ".join(f"{number} with {status}" for status, number in sorted(self._unlogged.items()))
-        log.warning("source %s: rejected %s requests (%s); one of them: %s", self._source.name,
-                    self._unlogged.total(), counts, reason)  # fmt: skip
+        total = self._unlogged.total()
+        log.warning(
+            "source %s: rejected %s request%s (%s); %s", self._source.name, total, "s" * (total != 1), counts,
+            reason if total == 1 else f"one of them: {reason}",
+        )  # fmt: skip
         self._unlogged.clear()
         self._logging, self._logged = None, time.monotonic()
 

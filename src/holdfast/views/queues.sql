@@ -24,45 +24,48 @@ select coalesce(d.queue, q.name) as queue,
        q.paused_at,
        case when q.ordered then case when q.skips then 'ordered, skips' else 'ordered' end || case when q.owned then ', owned' else '' end
             when q.owned then 'owned' else 'free' end as mode,
-       -- What is held for a webhook endpoint that is paused or disabled does not wait for a claim.
-       least(pg_catalog.date_part('epoch', holdfast.clock()) - pg_catalog.date_part('epoch', (
-           select min(o.available_at)
-           from generate_series(0, 3) p (priority)
-           cross join lateral (
-               (
-                   select i.available_at
-                   from holdfast.inbox i
-                   where i.status = 'pending' and not i.ordered and not i.owned
-                     and i.queue = d.queue and i.priority = p.priority and i.available_at <= holdfast.clock()
-                   order by i.available_at, i.seq
-                   limit 1
-               )
-               union all
-               (
-                   select i.available_at
-                   from holdfast.inbox i
-                   where i.status = 'pending' and i.ordered and not i.owned
-                     and i.queue = d.queue and i.priority = p.priority and i.available_at <= holdfast.clock()
-                   order by i.available_at, i.seq
-                   limit 1
-               )
-               union all
-               (
-                   select i.available_at
-                   from generate_series(0, 1023) b (bucket)
-                   cross join lateral (
-                       select i.available_at
-                       from holdfast.inbox i
-                       where i.status = 'pending' and i.owned and i.partition_bucket = b.bucket
-                         and i.queue = d.queue and i.priority = p.priority and i.available_at <= holdfast.clock()
-                       order by i.available_at, i.seq
-                       limit 1
-                   ) i
-                   where d.owned > 0
-               )
-           ) o
-           where not starts_with(d.queue, 'hold.')
-       )), 3155760000::float8) as claim_age
+       case when waiting.since is not null
+            then least(pg_catalog.date_part('epoch', holdfast.clock()) - pg_catalog.date_part('epoch', waiting.since), 3155760000::float8)
+       end as claim_age
 from depth d
 full join holdfast.queues q on q.name = d.queue
+cross join lateral (
+    select min(o.available_at) as since
+    from generate_series(0, 3) p (priority)
+    cross join lateral (
+        (
+            select i.available_at
+            from holdfast.inbox i
+            where i.status = 'pending' and not i.ordered and not i.owned
+              and i.queue = d.queue and i.priority = p.priority and i.available_at <= holdfast.clock()
+            order by i.available_at, i.seq
+            limit 1
+        )
+        union all
+        (
+            select i.available_at
+            from holdfast.inbox i
+            where i.status = 'pending' and i.ordered and not i.owned
+              and i.queue = d.queue and i.priority = p.priority and i.available_at <= holdfast.clock()
+            order by i.available_at, i.seq
+            limit 1
+        )
+        union all
+        (
+            select i.available_at
+            from generate_series(0, 1023) b (bucket)
+            cross join lateral (
+                select i.available_at
+                from holdfast.inbox i
+                where i.status = 'pending' and i.owned and i.partition_bucket = b.bucket
+                  and i.queue = d.queue and i.priority = p.priority and i.available_at <= holdfast.clock()
+                order by i.available_at, i.seq
+                limit 1
+            ) i
+            where d.owned > 0
+        )
+    ) o
+    -- What is held for a webhook endpoint that is paused or disabled does not wait for a claim.
+    where not starts_with(d.queue, 'hold.')
+) waiting
 order by 1

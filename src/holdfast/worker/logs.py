@@ -7,7 +7,9 @@ While a handler runs, every record that it logs has these attributes: `holdfast_
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -43,6 +45,13 @@ def log_to_stderr(level: str | int, format: LogFormat = "text") -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
     logging.basicConfig(level=level, handlers=[handler])
+
+
+def print_by_line() -> None:
+    """What handlers print is seen at once, also in a file, a pipe or a container; and a process that is killed loses
+    none of it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
 
 
 def mark_records() -> None:

@@ -11,5 +11,5 @@ What holds:
   replaced; otherwise it goes on with the code that it has, and the error is shown.
 * Children lead their own process groups, so Ctrl-C reaches this process alone, which then drains and stops all.
   However this process ends, the kernel ends the children with it, and the reaper stops Postgres.
-* The data stay in `.holdfast/`; a second start finds them.
+* The data stays in `.holdfast/`; a second start finds them.
 """

@@ -131,7 +131,7 @@ def test_a_first_job(project: Project) -> None:
     os.kill(run.pid, signal.SIGINT)
     assert run.wait(PATIENCE) == 0
     assert project.processes() == []
-    assert "stopped. The data stay in .holdfast." in project.log
+    assert "stopped. The data stays in .holdfast." in project.log
     address = project.url
 
     project.start("--no-dashboard")

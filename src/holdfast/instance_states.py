@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -196,19 +196,26 @@ def instance_state(row: Mapping[str, Any]) -> InstanceState:
         arguments=_arguments(row["payload"]) if whole else {},
         result=_json(row["result"]) if whole else None,
         errors=(_json(row["errors"]) or []) if whole else [],
-        steps=_steps(row["steps"]) if whole else [],
+        steps=_steps(row["steps"], row["finished_at"]) if whole else [],
         signals=_signals(row["signals"]) if whole else [],
     )
 
 
-def _steps(stored: str) -> list[StepState]:
+def _steps(stored: str, finished_at: datetime | None) -> list[StepState]:
     return [
         StepState(
-            each.name, each.n, each.kind, each.status, each.attempts, each.result, each.errors or [], each.started_at,
-            each.ended_at, each.wake_at, each.child_id, _took(each),
+            each.name, each.n, each.kind, each.status, each.attempts, each.result, each.errors or [],
+            _began(each, finished_at), each.ended_at, each.wake_at, each.child_id, _took(each),
         )
         for each in sorted(_STEPS.decode(stored), key=lambda each: each.ordinal)
     ]  # fmt: skip
+
+
+def _began(step: _StoredStep, finished_at: datetime | None) -> datetime | None:
+    """The last steps are stored with the end of their instance, without times: they ended then, or a moment before."""
+    if step.started_at is None and step.took is not None and finished_at is not None:
+        return finished_at - timedelta(seconds=step.took)
+    return step.started_at
 
 
 def _took(step: _StoredStep) -> float | None:

@@ -118,6 +118,8 @@ def test_an_ended_instance(parked: Shell) -> None:
     shown = parked("workflow", "show", "checkout:1").out
     assert re.search(r"^state +completed since", shown, re.M)
     assert re.search(r"grace +slept$", shown, re.M) and re.search(r"shipped +timed out$", shown, re.M)
+    steps = [line for line in shown.splitlines() if re.search(r"(reserve|grace|shipped) +\S", line)]
+    assert len(steps) == 3 and all(re.match(r"\d{4}-\d\d-\d\d ", line) for line in steps), "when each began"
     assert re.search(r"^result +done$", shown, re.M)
     assert parked("workflow", "list").out == "no such instances\n"
     paused = parked("workflow", "pause", "checkout:1")

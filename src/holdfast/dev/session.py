@@ -68,7 +68,9 @@ class Session:
             self._begin()
             self._watch(watch)
             self._say("stopping; Ctrl-C again does not wait for running jobs")
-        kept = "" if os.environ.get("HOLDFAST_DATABASE_URL") else f" The data stays in {self._shown(self._plan.folder)}."
+        kept = (
+            "" if os.environ.get("HOLDFAST_DATABASE_URL") else f" The data stays in {self._shown(self._plan.folder)}."
+        )
         self._say(f"stopped.{kept}")
 
     def _ask(self, number: int, frame: FrameType | None) -> None:

@@ -88,7 +88,7 @@ def test_the_life_of_an_instance(parked: Shell) -> None:
 
     kept = parked("workflow", "signal", "checkout:1", "shipped", '{"a": 1}', "--id", "one").out
     assert kept == (
-        "kept: the instance cannot take it now (it is sleeping, it waits for timer grace); "
+        "kept: the instance is not waiting for it now (it is sleeping: timer grace); "
         "its next wait for 'shipped' takes it\n"
     )
     known = parked("workflow", "signal", "checkout:1", "shipped", "--id", "one").out
@@ -146,6 +146,10 @@ def test_a_signal_that_is_waited_for(parked: Shell) -> None:
         await hf.close()
 
     asyncio.run(past_the_sleep())
+    parked("workflow", "pause", "checkout:1")
+    kept = parked("workflow", "signal", "checkout:1", "shipped").out
+    assert kept == "kept: the instance is paused; its wait for 'shipped' takes it when it goes on\n"
+    parked("workflow", "resume", "checkout:1")
     woken = parked("workflow", "signal", "checkout:1", "shipped").out
     assert woken == "woken: the instance was waiting for it and continues\n"
 
@@ -163,7 +167,7 @@ def test_an_instance_whose_workflow_no_worker_has_registered(shell: Shell) -> No
     assert answer.code == 1
     assert "No workflow instance 'checkout:1' is known. If you have just started it, start a worker" in answer.err
     signalled = shell("workflow", "signal", "checkout:1", "shipped").out
-    assert signalled == "kept: the instance cannot take it now; its next wait for 'shipped' takes it\n"
+    assert signalled == "kept: the instance is not waiting for it now; its next wait for 'shipped' takes it\n"
 
 
 def test_retries_and_a_dead_letter(shell: Shell) -> None:

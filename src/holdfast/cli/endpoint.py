@@ -160,9 +160,8 @@ def disable(endpoint: UUID, reason: str, yes: bool, schema: str) -> None:
     if not yes:
         click.confirm(f"Disable endpoint {endpoint}? It gets no events that are published from now on.", abort=True)
     held = run(schema, lambda app: operating.disable(app._calls, endpoint, reason))
-    click.echo(
-        f"disabled; {plural(held, 'event')} {'is' if held == 1 else 'are'} held. To enable it: holdfast endpoint enable {endpoint}"
-    )
+    are = "is" if held == 1 else "are"
+    click.echo(f"disabled; {plural(held, 'event')} {are} held. To enable it: holdfast endpoint enable {endpoint}")
 
 
 @command.command()
@@ -249,9 +248,9 @@ def attempts(endpoint: UUID, since: float, limit: int, as_json: bool, schema: st
 @json_option
 @schema_option
 def recover(endpoint: UUID, since: float, yes: bool, as_json: bool, schema: str) -> None:
-    """Send what has failed or was missed again.
+    """Send failed and missed events to ENDPOINT again.
 
-    To ENDPOINT: what has failed for good, and what it missed while it was disabled.
+    What has failed for good, and what it missed while it was disabled.
     """
     if not yes:
         click.confirm(f"Send to endpoint {endpoint} again what has failed or was missed?", abort=True)
@@ -280,7 +279,8 @@ def replay(
 ) -> None:  # fmt: skip
     """Send events to ENDPOINT once more.
 
-    One event, or all events of a period, also those that it has taken. They keep their ids, so a receiver that has counted one drops it. Other endpoints get nothing.
+    One event, or all events of a period, also those that it has taken. They keep their ids, so a
+    receiver that has counted one drops it. Other endpoints get nothing.
     """
     if since is None and event is None:
         raise click.UsageError("expected --since, such as --since 2h, or --event")

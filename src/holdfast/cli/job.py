@@ -44,10 +44,9 @@ def list_(status: str | None, queue: str | None, kind: str | None, limit: int, a
         print_json(rows)
     else:
         columns = ["id", "queue", "kind", "status", "key", "attempts", "available_at", "last_error"]
-        none = (
-            f"No {'such ' if queue or kind else ''}live jobs. For ended ones: --status completed, failed, cancelled …"
-        )
-        print_table(rows, columns, "no such jobs" if status else none)
+        none = "No such live jobs" if queue or kind else "No live jobs"
+        hint = f"{none}. For ended ones: --status completed, failed, cancelled …"
+        print_table(rows, columns, "no such jobs" if status else hint)
 
 
 @command.command()

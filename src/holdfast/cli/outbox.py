@@ -54,7 +54,8 @@ def routes(as_json: bool, schema: str) -> None:
 def lag(as_json: bool, schema: str) -> None:
     """Show how long deliveries take, by route.
 
-    Seconds from the publication of an event to its delivery, in the last 5 minutes. OLDEST is how long the oldest delivery that is due has waited.
+    Seconds from the publication of an event to its delivery, in the last 5 minutes. OLDEST is how long the oldest
+    delivery that is due has waited.
     """
     names = ("name", "waiting", "oldest", "delivered", "lag_p50", "lag_p99")
     rows = [{name: row[name] for name in names} for row in run(schema, lambda app: operating.routes(app._calls))]
@@ -134,7 +135,8 @@ def replay(
 ) -> None:  # fmt: skip
     """Deliver events once more along a route.
 
-    One event, or all events of a period. They keep their ids. A destination that drops duplicates takes them all the same: each replay has its own number.
+    One event, or all events of a period. They keep their ids. A destination that drops duplicates takes them
+    all the same: each replay has its own number.
     """
     if since is None and event is None:
         raise click.UsageError("expected --since, such as --since 2h, or --event")

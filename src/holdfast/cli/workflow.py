@@ -273,9 +273,10 @@ def _became(became: Signalled, name: str, state: InstanceState | None) -> str:
         case Signalled.ENDED:
             return "the instance has ended; nothing was added"
         case Signalled.KEPT:
-            waits = f", it waits for {_waits(state)}" if state is not None and state.waits else ""
-            now = f" (it is {state.state}{waits})" if state is not None else ""
-            return f"the instance cannot take it now{now}; its next wait for {name!r} takes it"
+            if state is not None and f"signal:{name}" in state.waits:  # it is paused, for example
+                return f"the instance is {state.state}; its wait for {name!r} takes it when it goes on"
+            waits = f" (it is {': '.join(filter(None, (state.state, _waits(state))))})" if state is not None else ""
+            return f"the instance is not waiting for it now{waits}; its next wait for {name!r} takes it"
 
 
 @command.command()
@@ -344,7 +345,8 @@ def restart(instance: str, step: str, yes: bool, schema: str) -> None:
 def check(app: str, workflow: str | None, imports: tuple[str, ...], as_json: bool) -> None:
     """Check the code of APP against live instances.
 
-    Replays their histories against the code of APP, given as module:attribute. Made for CI before a deploy. It reads only, and calls no step. The database is the one that APP uses.
+    Replays their histories against the code of APP, given as module:attribute. Made for CI before a deploy. It
+    reads only, and calls no step. The database is the one that APP uses.
 
     Exit code 0: all instances go on with this code. 1: some would break: their steps differ (diff), this code does not
     have their version (unknown version), arguments or results do not fit their types (undecodable), or the code raised

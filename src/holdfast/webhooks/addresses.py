@@ -130,7 +130,8 @@ class Policy:
             allowed = ", ".join(map(str, self.ports))
             raise InvalidInput(
                 "url",
-                f"port {port} is not allowed; allowed: {allowed} (see Webhooks(ports=…); on the command line: --any-port)",
+                f"port {port} is not allowed; allowed: {allowed} (see Webhooks(ports=…); on the command line: "
+                "--any-port)",
             )
         if (literal := parse(parts.hostname)) is not None:
             try:

@@ -75,7 +75,7 @@ def signature(
     context = _context_of(parameters[0], hints, flow) if parameters else None
     for parameter in parameters[1:]:
         if _has_context(hints.get(parameter.name)):
-            raise ConfigurationError(f"{kind}: the context must be the first parameter, got it as {parameter.name!r}")
+            raise ConfigurationError(f"{kind}: parameter {parameter.name!r} is a Context, which must come first")
     return context, parameters[1:] if context else parameters, hints
 
 

@@ -194,8 +194,12 @@ class InstanceVerbs:
         await hf.cancel_instance(instance, "the order was withdrawn")
         ```
         """
-        id = await operating.find(self._calls, instance_id(instance))
-        return await jobs.cancel(self._calls, id, check_text("reason", reason))
+        given = instance_id(instance)
+        id = await operating.find(self._calls, given)
+        try:
+            return await jobs.cancel(self._calls, id, check_text("reason", reason))
+        except NotFound:
+            raise _ended(given) from None
 
     def cancel_instance_sync(self, instance: str | UUID | Instance[Any], reason: str = "cancelled") -> str:
         """As `cancel_instance`, for code that does not await."""
@@ -266,8 +270,12 @@ def _live(id: str, became: str) -> str:
     if became == "unknown":
         raise unknown(id)
     if became == "ended":
-        raise NotFound(f"There is no live workflow instance {id!r}; it has ended")
+        raise _ended(id)
     return became
+
+
+def _ended(id: str) -> NotFound:
+    return NotFound(f"There is no live workflow instance {id!r}; it has ended")
 
 
 def _numbered(step: str) -> tuple[str, int]:

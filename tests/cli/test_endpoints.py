@@ -55,11 +55,14 @@ def test_a_test_and_mistakes(shell: Shell) -> None:
     private = shell("endpoint", "add", "https://127.0.0.1/")
     assert (private.code, "is not a public address" in private.err) == (1, True)
     plain = shell("endpoint", "add", "http://127.0.0.1:9/")
-    assert (plain.code, "expected https" in plain.err) == (1, True)
+    assert (plain.code, "expected https" in plain.err, "--allow-http" in plain.err) == (1, True, True)
+    port = shell("endpoint", "add", "https://127.0.0.1:9/")
+    assert (port.code, "port 9 is not allowed" in port.err, "--any-port" in port.err) == (1, True, True)
     added = shell("endpoint", "add", "http://127.0.0.1:9/", "--allow-http", "--allow-private", "--any-port", "--json")
     endpoint = added.json["id"]
     refused = shell("endpoint", "test", endpoint)
     assert (refused.code, "not taken: url: expected https" in refused.out) == (1, True), refused.all
+    assert " ms" not in refused.out and "no address" not in refused.out, "nothing was sent"
     away = shell("endpoint", "test", endpoint, "--allow-http", "--allow-private", "--any-port")
     assert (away.code, "not taken: " in away.out) == (1, True)
     again = shell("endpoint", "add", "http://127.0.0.1:9/", "--allow-http", "--allow-private", "--any-port")

@@ -133,6 +133,13 @@ def test_a_server_without_ssl(tmp_path: Path) -> None:
             assert "cannot reach" not in answer.all
 
 
+@pytest.mark.parametrize("words", [["show"], ["replay", "--route", "bus", "--event"]], ids=" ".join)
+def test_a_bad_id_of_an_event(shell: Shell, words: list[str]) -> None:
+    answer = shell("outbox", *words, "nope")
+    assert answer.code == 2
+    assert "expected an event id (a UUID), got 'nope'; see holdfast outbox list" in answer.err
+
+
 @pytest.mark.parametrize("words", [["job", "show"], ["job", "cancel", "--yes"], ["dead", "revive"]], ids=" ".join)
 def test_a_bad_id(shell: Shell, words: list[str]) -> None:
     answer = shell(*words, "not-a-uuid")

@@ -52,6 +52,11 @@ def test_every_command_is_listed_and_described(offline: Shell) -> None:
         assert importlib.import_module(f"holdfast.cli.{name}").command.help
 
 
+@pytest.mark.parametrize("group", ["workflow", "endpoint", "outbox"])
+def test_what_the_commands_of_a_group_do_is_said_in_full(offline: Shell, group: str) -> None:
+    assert "..." not in offline(group, "--help").out.partition("Commands:")[2]
+
+
 def test_reads_answer_with_json_and_destructive_verbs_can_be_told_not_to_ask(offline: Shell) -> None:
     for path in (
         "job list",

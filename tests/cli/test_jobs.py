@@ -44,6 +44,8 @@ def test_job_list_and_show(shell: Shell) -> None:
     assert shell("job", "list", "--status", "completed", "--json").json == []
     assert len(shell("job", "list", "--limit", "1", "--json").json) == 1
     assert "no such jobs" in shell("job", "list", "--status", "dead_letter").out
+    none = "live jobs. For ended ones: --status completed, failed, cancelled …\n"
+    assert shell("job", "list", "-q", "nobody").out == f"No such {none}"
     assert "ended ones: --status completed" in shell("job", "list", "-q", "other").out
     table = shell("job", "list").out
     assert table.splitlines()[0].split()[:3] == ["id", "queue", "kind"]
@@ -228,7 +230,9 @@ def test_pause_and_resume(shell: Shell) -> None:
     assert (queue["queue"], queue["pending"], queue["paused_at"] is None) == ("mail", 1, False)
     (job,) = shell("job", "list", "--json").json
     assert "queue mail is paused" in shell("job", "show", job["id"], "--json").json["next"]
-    assert shell("queue", "resume", "mail").out.strip() == "queue mail is not paused"
+    assert shell("queue", "resume", "mail").out == "queue mail is resumed\n"
+    assert shell("queue", "resume", "mail").out == "queue mail was not paused\n"
+    assert shell("queue", "resume", "nobody").out == "queue nobody was not paused\n"
     assert shell("queue", "list", "--json").json[0]["paused_at"] is None
 
 

@@ -86,7 +86,13 @@ def test_the_life_of_an_instance(parked: Shell) -> None:
     assert re.search(r"Z +- +grace +sleeps until .*Z \(in 14 m", shown, re.M)
     assert parked("workflow", "show", str(row["job_id"])).out.splitlines()[0] == shown.splitlines()[0]
 
-    assert parked("workflow", "signal", "checkout:1", "shipped", '{"a": 1}', "--id", "one").out == "kept\n"
+    kept = parked("workflow", "signal", "checkout:1", "shipped", '{"a": 1}', "--id", "one").out
+    assert kept == (
+        "kept: the instance is not waiting for it now (it is sleeping: timer grace); "
+        "its next wait for 'shipped' takes it\n"
+    )
+    known = parked("workflow", "signal", "checkout:1", "shipped", "--id", "one").out
+    assert known == "known: it was sent before with this id; nothing was added\n"
     became = parked("workflow", "signal", "checkout:1", "shipped", "--id", "one", "--json").json
     assert became == {"instance": "checkout:1", "signal": "shipped", "became": "known"}
     assert 'signal shipped {"a":1}, sent ' in parked("workflow", "show", "checkout:1").out
@@ -121,9 +127,49 @@ def test_an_ended_instance(parked: Shell) -> None:
     steps = [line for line in shown.splitlines() if re.search(r"(reserve|grace|shipped) +\S", line)]
     assert len(steps) == 3 and all(re.match(r"\d{4}-\d\d-\d\d ", line) for line in steps), "when each began"
     assert re.search(r"^result +done$", shown, re.M)
-    assert parked("workflow", "list").out == "no such instances\n"
-    paused = parked("workflow", "pause", "checkout:1")
-    assert (paused.code, "it has ended" in paused.err) == (1, True)
+    hint = "one that you have just started is listed once a worker has registered its workflow"
+    assert parked("workflow", "list").out == f"no live instances; {hint}\n"
+    for words in (["pause"], ["cancel", "--yes"]):
+        answer = parked("workflow", *words, "checkout:1")
+        assert (answer.code, "no live workflow instance 'checkout:1'; it has ended" in answer.err) == (1, True)
+    late = parked("workflow", "signal", "checkout:1", "shipped").out
+    assert late == "ended: the instance has ended; nothing was added\n"
+    assert check(parked, CODE) == (0, "No live instances: nothing to check\n")
+
+
+def test_a_signal_that_is_waited_for(parked: Shell) -> None:
+    assert parked.url is not None
+    hf, *_ = declared(parked.url)
+
+    async def past_the_sleep() -> None:
+        async with frozen_clock(hf) as clock:
+            await clock.skip()
+            await drain(hf)
+        await hf.close()
+
+    asyncio.run(past_the_sleep())
+    parked("workflow", "pause", "checkout:1")
+    kept = parked("workflow", "signal", "checkout:1", "shipped").out
+    assert kept == "kept: the instance is paused; its wait for 'shipped' takes it when it goes on\n"
+    parked("workflow", "resume", "checkout:1")
+    woken = parked("workflow", "signal", "checkout:1", "shipped").out
+    assert woken == "woken: the instance was waiting for it and continues\n"
+
+
+def test_an_instance_whose_workflow_no_worker_has_registered(shell: Shell) -> None:
+    assert shell.url is not None
+    hf, checkout, _ = declared(shell.url)
+
+    async def start() -> None:
+        await checkout.options(id="checkout:1").start(1)
+        await hf.close()
+
+    asyncio.run(start())
+    answer = shell("workflow", "show", "checkout:1")
+    assert answer.code == 1
+    assert "No workflow instance 'checkout:1' is known. If you have just started it, start a worker" in answer.err
+    signalled = shell("workflow", "signal", "checkout:1", "shipped").out
+    assert signalled == "kept: the instance is not waiting for it now; its next wait for 'shipped' takes it\n"
 
 
 def test_retries_and_a_dead_letter(shell: Shell) -> None:
@@ -168,7 +214,7 @@ def check(shell: Shell, code: str, *words: str, name: str = "shop") -> tuple[int
 
 
 def test_code_that_fits(parked: Shell) -> None:
-    assert check(parked, CODE) == (0, "1 live instances: all go on with this code\n")
+    assert check(parked, CODE) == (0, "1 live instance: it goes on with this code\n")
     # It calls nothing, and writes nothing.
     before = parked.sql("select * from holdfast.steps order by ordinal")
     later = CODE.replace('await flow.wait("shipped"', 'await flow.wait("delivered"')

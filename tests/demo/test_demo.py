@@ -53,6 +53,7 @@ def test_on_a_server_of_ones_own_the_schema_goes(temporary: Path, database_url: 
     assert (process.returncode, err) == (0, ""), out
     assert "All guarantees held." in out
     assert "\x1b" not in out
+    assert "connecting to your server" in out and "starting PostgreSQL" not in out
     with psycopg.connect(direct(database_url)) as connection:
         schemas = connection.execute("select nspname from pg_namespace where nspname like 'holdfast%'").fetchall()
     assert schemas == []

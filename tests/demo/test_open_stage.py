@@ -77,7 +77,7 @@ def play(postgres: Server) -> Iterator[Play]:
         Path(folder).chmod(0o755)
         terminal = Terminal(Path(folder), "--seconds", "1", HOLDFAST_DATABASE_URL=url)
         try:
-            terminal.wait_for("The stage stays open")
+            terminal.wait_for("The demo keeps running")
             assert "All guarantees held." in terminal.said
             shown = Play(terminal.address, url)
             shown.wait(lambda seen: seen["open"] and running(seen) == 3)

@@ -102,6 +102,7 @@ def test_a_first_job(project: Project) -> None:
     project.write()
     run = project.start("--no-dashboard")
     project.wait("holdfast.worker worker .* started")
+    project.wait(re.escape("""holdfast enqueue --app app:hf hello '{"name": "…"}'"""))
     project.enqueue("ann")
     project.wait("hello ann")
 
@@ -178,3 +179,14 @@ def test_what_is_not_an_application(project: Project) -> None:
     assert done.returncode == 2
     assert "expected module:attribute, such as shop.jobs:hf, got 'app'" in done.stderr
     assert list(project.folder.iterdir()) == []
+
+
+def test_a_server_that_is_not_there(project: Project) -> None:
+    project.write()
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast.cli", "dev", "app:hf"], cwd=project.folder, capture_output=True, text=True,
+        timeout=60, env={**os.environ, "HOLDFAST_DATABASE_URL": "postgresql://nobody:secret@127.0.0.1:1/none"},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "cannot reach the server at postgresql://nobody:***@127.0.0.1:1/none" in done.stderr
+    assert "HOLDFAST_DATABASE_URL is set; unset it to get an embedded Postgres" in done.stderr

@@ -466,7 +466,7 @@ def test_unclaimable(ward: Ward) -> None:
     ward.worker()
     assert ward.level("unclaimable") == "ok"
     ward.job(owned="true", payload_version="2")
-    assert "version 2: 1 job wait" in ward.find("unclaimable").sentence
+    assert "version 2: 1 job waits" in ward.find("unclaimable").sentence
 
 
 def test_backlog(ward: Ward) -> None:

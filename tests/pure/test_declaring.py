@@ -111,7 +111,7 @@ async def yields_later(order_id: int) -> AsyncIterator[int]:
         (takes_positions, "named parameters only"),
         (takes_a_mystery, "'Nowhere' is not defined.*import that name at run time"),
         (takes_a_transaction, "TxContext must be async"),
-        (takes_its_context_second, "the context must be the first parameter, got it as 'ctx'"),
+        (takes_its_context_second, "parameter 'ctx' is a Context, which must come first"),
         (may_take_a_context, "ctx: expected Context or TxContext as its annotation"),
         (
             takes_a_connection,

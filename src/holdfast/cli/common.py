@@ -166,17 +166,22 @@ def complain(message: str, code: int = 1) -> NoReturn:
     sys.exit(code)
 
 
-class JobIdType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
-    name = "job id"
+class IdType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
+    def __init__(self, name: str, hint: str = "") -> None:
+        self.name = name
+        self._hint = hint
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> UUID:
         try:
             return value if isinstance(value, UUID) else UUID(value)
         except ValueError:
-            self.fail(f"expected a job id (a UUID), got {value!r}", param, context)
+            article = "an" if self.name[0] in "aeiou" else "a"
+            self.fail(f"expected {article} {self.name} (a UUID), got {value!r}{self._hint}", param, context)
 
 
-JOB_ID = JobIdType()
+JOB_ID = IdType("job id")
+EVENT_ID = IdType("event id", "; see holdfast outbox list")
+ENDPOINT_ID = IdType("endpoint id", "; see holdfast endpoint list")
 
 
 class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from pathlib import Path
 
 import asyncpg
 import click
 
 from ..demo.conductor import Found
 from ..demo.play import Interrupted, play
-from ..demo.report import FURTHER, exit_code, summary
+from ..demo.report import exit_code, further, summary
 from ..demo.troupe import DemoError
 from ..embedded import EmbeddedPostgresError
 
@@ -43,8 +45,16 @@ def command(seconds: float, as_json: bool, no_dashboard: bool) -> None:
         sys.stdout = None  # the reader is gone: do not flush
         sys.exit(141)
     if not as_json:
-        click.echo(f"\n{FURTHER}")
+        click.echo(f"\n{further(_command())}")
     sys.exit(exit_code(found["numbers"]))
+
+
+def _command() -> str:
+    """How to start `holdfast` from this folder: by its name, if it is on PATH; otherwise as this process was."""
+    if shutil.which("holdfast"):
+        return "holdfast"
+    started = Path(sys.argv[0])
+    return str(started) if started.name == "holdfast" else f"{sys.executable} -m holdfast"
 
 
 def _tell(found: Found, as_json: bool) -> None:

@@ -8,13 +8,15 @@ from uuid import UUID
 import click
 
 from ..app import Holdfast
+from ..model.words import plural
 from ..webhooks import operating
 from ..webhooks.addresses import Policy
 from ..webhooks.operating import EndpointAttempt
 from ..webhooks.transport import Webhooks
 from .common import (
     DURATION,
-    JOB_ID,
+    ENDPOINT_ID,
+    EVENT_ID,
     json_option,
     print_json,
     print_table,
@@ -25,19 +27,6 @@ from .common import (
     time_or_ago,
     yes_option,
 )  # fmt: skip
-
-
-class EndpointIdType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
-    name = "endpoint id"
-
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> UUID:
-        try:
-            return value if isinstance(value, UUID) else UUID(value)
-        except ValueError:
-            self.fail(f"expected an endpoint id (a UUID), got {value!r}; see holdfast endpoint list", param, context)
-
-
-ENDPOINT = EndpointIdType()
 
 
 @click.group()
@@ -97,7 +86,10 @@ def add(
 @json_option
 @schema_option
 def list_(tenant: str | None, as_json: bool, schema: str) -> None:
-    """List endpoints: whether they are active, since when they fail, and how many events are held."""
+    """List endpoints and their state.
+
+    Whether they are active, since when they fail, and how many events are held.
+    """
     found = run(schema, lambda app: operating.states(app._calls, tenant=tenant))
     if as_json:
         print_json([asdict(each) for each in found])
@@ -107,7 +99,7 @@ def list_(tenant: str | None, as_json: bool, schema: str) -> None:
 
 
 @command.command()
-@click.argument("endpoint", type=ENDPOINT)
+@click.argument("endpoint", type=ENDPOINT_ID)
 @json_option
 @schema_option
 def show(endpoint: UUID, as_json: bool, schema: str) -> None:
@@ -126,7 +118,7 @@ def show(endpoint: UUID, as_json: bool, schema: str) -> None:
         "types": ", ".join(found.types),
         "status": status,
         "failing": f"since {text(found.failing_since)}" if found.failing_since else "no",
-        "held": f"{found.held} events",
+        "held": plural(found.held, "event"),
         "ordered": "yes, per key" if found.ordered else "no",
         "secrets": ", ".join(f"made {text(each)}" for each in found.secrets),
         "added": text(found.created_at),
@@ -137,7 +129,7 @@ def show(endpoint: UUID, as_json: bool, schema: str) -> None:
 
 
 @command.command()
-@click.argument("endpoint", type=ENDPOINT)
+@click.argument("endpoint", type=ENDPOINT_ID)
 @yes_option
 @schema_option
 def pause(endpoint: UUID, yes: bool, schema: str) -> None:
@@ -145,20 +137,21 @@ def pause(endpoint: UUID, yes: bool, schema: str) -> None:
     if not yes:
         click.confirm(f"Pause endpoint {endpoint}? Its events wait until it is resumed.", abort=True)
     held = run(schema, lambda app: operating.pause(app._calls, endpoint))
-    click.echo(f"paused; {held} events wait. To resume it: holdfast endpoint resume {endpoint}")
+    wait = f"{plural(held, 'event')} wait{'s' * (held == 1)}"
+    click.echo(f"paused; {wait}. To resume it: holdfast endpoint resume {endpoint}")
 
 
 @command.command()
-@click.argument("endpoint", type=ENDPOINT)
+@click.argument("endpoint", type=ENDPOINT_ID)
 @schema_option
 def resume(endpoint: UUID, schema: str) -> None:
-    """Send to ENDPOINT again, first what has waited."""
+    """Resume sending to ENDPOINT, waiting events first."""
     moved = run(schema, lambda app: operating.resume(app._calls, endpoint))
-    click.echo(f"active; {moved} events had waited")
+    click.echo(f"active; {plural(moved, 'event')} had waited")
 
 
 @command.command()
-@click.argument("endpoint", type=ENDPOINT)
+@click.argument("endpoint", type=ENDPOINT_ID)
 @click.option("--reason", default="disabled by an operator", show_default=True)
 @yes_option
 @schema_option
@@ -167,21 +160,22 @@ def disable(endpoint: UUID, reason: str, yes: bool, schema: str) -> None:
     if not yes:
         click.confirm(f"Disable endpoint {endpoint}? It gets no events that are published from now on.", abort=True)
     held = run(schema, lambda app: operating.disable(app._calls, endpoint, reason))
-    click.echo(f"disabled; {held} events are held. To enable it: holdfast endpoint enable {endpoint}")
+    are = "is" if held == 1 else "are"
+    click.echo(f"disabled; {plural(held, 'event')} {are} held. To enable it: holdfast endpoint enable {endpoint}")
 
 
 @command.command()
-@click.argument("endpoint", type=ENDPOINT)
+@click.argument("endpoint", type=ENDPOINT_ID)
 @schema_option
 def enable(endpoint: UUID, schema: str) -> None:
-    """Use ENDPOINT again, first for what was held."""
+    """Enable ENDPOINT again, held events first."""
     moved = run(schema, lambda app: operating.enable(app._calls, endpoint))
-    click.echo(f"active; {moved} events were held")
+    click.echo(f"active; {plural(moved, 'event')} {'was' if moved == 1 else 'were'} held")
     click.echo(f"For events that it missed while it was disabled: holdfast endpoint recover {endpoint} --since 3d")
 
 
 @command.command()
-@click.argument("endpoint", type=ENDPOINT)
+@click.argument("endpoint", type=ENDPOINT_ID)
 @click.option("--overlap", type=DURATION, default="24h", show_default=True, help="How long the old secret stays valid.")
 @click.option("--force", is_flag=True, help="Even if the secret before the present one is still valid.")
 @yes_option
@@ -200,7 +194,7 @@ def rotate(endpoint: UUID, overlap: float, force: bool, yes: bool, as_json: bool
 
 
 @command.command()
-@click.argument("endpoint", type=ENDPOINT)
+@click.argument("endpoint", type=ENDPOINT_ID)
 @click.option("--allow-http", is_flag=True, help="Send without TLS, too.")
 @click.option("--allow-private", is_flag=True, help="Send to private addresses, too.")
 @click.option("--any-port", is_flag=True, help="Send to ports other than 443, too.")
@@ -223,7 +217,8 @@ def test(
         print_json(asdict(found))
     else:
         outcome = f"taken: HTTP {found.status}" if found.delivered else f"not taken: {found.error}"
-        click.echo(safe(f"{outcome}, {found.ms:.0f} ms, {found.address or 'no address'}", 300))
+        sent = "" if found.address is None else f", {found.ms:.0f} ms, {found.address}"
+        click.echo(safe(f"{outcome}{sent}", 300))
         if found.response:
             click.echo(safe(found.response, 300))
     if not found.delivered:
@@ -231,7 +226,7 @@ def test(
 
 
 @command.command()
-@click.argument("endpoint", type=ENDPOINT)
+@click.argument("endpoint", type=ENDPOINT_ID)
 @click.option("--since", type=DURATION, default="1d", show_default=True, help="How far to look back.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
 @json_option
@@ -247,28 +242,33 @@ def attempts(endpoint: UUID, since: float, limit: int, as_json: bool, schema: st
 
 
 @command.command()
-@click.argument("endpoint", type=ENDPOINT)
+@click.argument("endpoint", type=ENDPOINT_ID)
 @click.option("--since", type=DURATION, required=True, help="What has failed or was missed since then, such as 3d.")
 @yes_option
 @json_option
 @schema_option
 def recover(endpoint: UUID, since: float, yes: bool, as_json: bool, schema: str) -> None:
-    """Send to ENDPOINT again what has failed for good, and what it missed while it was disabled."""
+    """Send failed and missed events to ENDPOINT again.
+
+    What has failed for good, and what it missed while it was disabled.
+    """
     if not yes:
         click.confirm(f"Send to endpoint {endpoint} again what has failed or was missed?", abort=True)
     found = run(schema, lambda app: operating.recover(app._calls, endpoint, operating.instant(since)))
     if as_json:
         print_json(asdict(found))
     else:
-        click.echo(f"{found.revived} dead letters are sent again, and {found.missed} events that it missed")
+        are = "is" if found.revived == 1 else "are"
+        missed = plural(found.missed, "event")
+        click.echo(f"{plural(found.revived, 'dead letter')} {are} sent again, and {missed} that it missed")
 
 
 @command.command()
-@click.argument("endpoint", type=ENDPOINT)
+@click.argument("endpoint", type=ENDPOINT_ID)
 @click.option("--since", callback=time_or_ago, help="Published since: a time in UTC, or how long ago, such as 2h.")
 @click.option("--until", callback=time_or_ago, help="Published before; default: now.")
 @click.option("--type", "types", multiple=True, help="Only these types; default: those of the endpoint.")
-@click.option("--event", type=JOB_ID, help="Only this event.")
+@click.option("--event", type=EVENT_ID, help="Only this event.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
 @yes_option
 @json_option
@@ -277,9 +277,10 @@ def replay(
     endpoint: UUID, since: datetime | None, until: datetime | None, types: tuple[str, ...], event: UUID | None,
     dry_run: bool, yes: bool, as_json: bool, schema: str,
 ) -> None:  # fmt: skip
-    """Send events to ENDPOINT once more, also those that it has taken: one, or all of a time.
+    """Send events to ENDPOINT once more.
 
-    They keep their ids, so a receiver that has counted one drops it. Other endpoints get nothing.
+    One event, or all events of a period, also those that it has taken. They keep their ids, so a
+    receiver that has counted one drops it. Other endpoints get nothing.
     """
     if since is None and event is None:
         raise click.UsageError("expected --since, such as --since 2h, or --event")
@@ -291,12 +292,13 @@ def replay(
 
     if not yes and not dry_run:
         found = run(schema, lambda app: count(app, True))
-        click.confirm(f"Send {found} events to endpoint {endpoint} once more?", abort=True)
+        click.confirm(f"Send {plural(found, 'event')} to endpoint {endpoint} once more?", abort=True)
     done = run(schema, lambda app: count(app, dry_run))
     if as_json:
         print_json({"endpoint": endpoint, "events": done, "dry_run": dry_run})
     else:
-        click.echo(f"{done} events {'would be' if dry_run else 'are'} sent to it once more")
+        are = "would be" if dry_run else "is" if done == 1 else "are"
+        click.echo(f"{plural(done, 'event')} {are} sent to it once more")
 
 
 def _row(found: EndpointAttempt) -> dict[str, Any]:

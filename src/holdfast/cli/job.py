@@ -44,8 +44,9 @@ def list_(status: str | None, queue: str | None, kind: str | None, limit: int, a
         print_json(rows)
     else:
         columns = ["id", "queue", "kind", "status", "key", "attempts", "available_at", "last_error"]
-        nothing = "no such jobs" if status else "no such jobs; ended ones: --status completed, failed, cancelled …"
-        print_table(rows, columns, nothing)
+        none = "No such live jobs" if queue or kind else "No live jobs"
+        hint = f"{none}. For ended ones: --status completed, failed, cancelled …"
+        print_table(rows, columns, "no such jobs" if status else hint)
 
 
 @command.command()
@@ -53,9 +54,9 @@ def list_(status: str | None, queue: str | None, kind: str | None, limit: int, a
 @json_option
 @schema_option
 def show(id: UUID, as_json: bool, schema: str) -> None:
-    """Show one job: owner, lease, attempts, every error, and what happens next.
+    """Show one job, its errors, and what happens next.
 
-    Why it does not run, and what to do: holdfast job explain ID.
+    With its owner, lease and attempts. Why it does not run, and what to do: holdfast job explain ID.
     """
 
     async def work(app: Holdfast) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from uuid import UUID
 import click
 
 from ..app import Holdfast
+from ..model.words import plural
 from ..outbox import operating
 from .common import (
-    JOB_ID,
+    EVENT_ID,
     json_option,
     plain,
     print_json,
@@ -51,9 +52,10 @@ def routes(as_json: bool, schema: str) -> None:
 @json_option
 @schema_option
 def lag(as_json: bool, schema: str) -> None:
-    """Show how long events take from their publication to their delivery, by route, in the last 5 minutes.
+    """Show how long deliveries take, by route.
 
-    Seconds. OLDEST is how long the oldest delivery that is due has waited.
+    Seconds from the publication of an event to its delivery, in the last 5 minutes. OLDEST is how long the oldest
+    delivery that is due has waited.
     """
     names = ("name", "waiting", "oldest", "delivered", "lag_p50", "lag_p99")
     rows = [{name: row[name] for name in names} for row in run(schema, lambda app: operating.routes(app._calls))]
@@ -83,7 +85,7 @@ def list_(types: tuple[str, ...], limit: int, as_json: bool, schema: str) -> Non
 
 
 @command.command()
-@click.argument("event", type=JOB_ID)
+@click.argument("event", type=EVENT_ID)
 @json_option
 @schema_option
 def show(event: UUID, as_json: bool, schema: str) -> None:
@@ -122,7 +124,7 @@ def _state(row: dict[str, Any]) -> str:
 @click.option("--since", callback=time_or_ago, help="Published since: a time in UTC, or how long ago, such as 2h.")
 @click.option("--until", callback=time_or_ago, help="Published before; default: now.")
 @click.option("--type", "types", multiple=True, help="Only these types; default: those of the route.")
-@click.option("--event", type=JOB_ID, help="Only this event.")
+@click.option("--event", type=EVENT_ID, help="Only this event.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
 @yes_option
 @json_option
@@ -131,9 +133,10 @@ def replay(
     route: str, since: datetime | None, until: datetime | None, types: tuple[str, ...], event: UUID | None,
     dry_run: bool, yes: bool, as_json: bool, schema: str,
 ) -> None:  # fmt: skip
-    """Deliver events once more along a route: one, or all of a time.
+    """Deliver events once more along a route.
 
-    They keep their ids. A destination that drops duplicates takes them all the same: each replay has its own number.
+    One event, or all events of a period. They keep their ids. A destination that drops duplicates takes them
+    all the same: each replay has its own number.
     """
     if since is None and event is None:
         raise click.UsageError("expected --since, such as --since 2h, or --event")
@@ -143,17 +146,18 @@ def replay(
         first, last = since or datetime.min.replace(tzinfo=UTC), until or datetime.now(UTC) + timedelta(hours=1)
         async for total in operating.replay(app._calls, route, first, last, types, event, dry):
             if not dry and total % 100_000 == 0:
-                click.echo(f"{total} events so far", err=True)
+                click.echo(f"{plural(total, 'event')} so far", err=True)
         return total
 
     if not yes and not dry_run:
         found = run(schema, lambda app: count(app, True))
-        click.confirm(f"Deliver {found} events once more along {route}?", abort=True)
+        click.confirm(f"Deliver {plural(found, 'event')} once more along {route}?", abort=True)
     done = run(schema, lambda app: count(app, dry_run))
     if as_json:
         print_json({"route": route, "events": done, "dry_run": dry_run})
     else:
-        click.echo(f"{done} events {'would be' if dry_run else 'are'} delivered once more along {route}")
+        are = "would be" if dry_run else "is" if done == 1 else "are"
+        click.echo(f"{plural(done, 'event')} {are} delivered once more along {route}")
 
 
 @command.command()
@@ -161,11 +165,11 @@ def replay(
 @yes_option
 @schema_option
 def remove(name: str, yes: bool, schema: str) -> None:
-    """Let the route NAME get no more events. What waits is still delivered.
+    """Remove the route NAME: it gets no new events. What waits is still delivered.
 
     If a worker has it in its code, it is back when that starts: remove it there first.
     """
     if not yes:
         click.confirm(f"Remove route {name}? New events do not go along it.", abort=True)
     queue = run(schema, lambda app: operating.remove_route(app._calls, name))
-    click.echo(f"route {name} gets no more events; what waits is in queue {queue}")
+    click.echo(f"route {name} gets no new events; what waits is in queue {queue}")

@@ -6,6 +6,8 @@ import click
 
 from ..app import Holdfast
 from ..definitions import OnFailure
+from ..model.limits import check_name
+from ..queues import operating
 from .common import json_option, plain, print_json, print_table, run, schema_option, yes_option
 
 PAGES = 2000
@@ -97,5 +99,5 @@ def pause(queue: str, yes: bool, schema: str) -> None:
 @schema_option
 def resume(queue: str, schema: str) -> None:
     """Claim from QUEUE again."""
-    run(schema, lambda app: app.resume(queue))
-    click.echo(f"queue {queue} is not paused")
+    paused = run(schema, lambda app: operating.resume(app._calls, check_name("queue", queue)))
+    click.echo(f"queue {queue} is resumed" if paused else f"queue {queue} was not paused")

@@ -10,13 +10,14 @@ import click
 import msgspec
 
 from ..app import Holdfast
-from ..errors import HoldfastError, InvalidInput
+from ..errors import HoldfastError, InvalidInput, NotFound
 from ..instance_states import InstanceState, StepState
-from ..instances import STATES
+from ..instances import STATES, Signalled
 from ..loading import load_app
 from ..model.flow import UNDO_PREFIX
 from ..model.limits import check_modules
 from ..model.moments import moment, span
+from ..model.words import plural
 from ..replaying import Replayed, Verdict, replay_all
 from .common import (
     complain,
@@ -33,6 +34,7 @@ from .common import (
 
 NO_ANSWER = 2
 """The exit code if nothing could be checked."""
+NONE = "no live instances; one that you have just started is listed once a worker has registered its workflow"
 EVERY = 2.0
 """Seconds between two lines about the progress of a check."""
 
@@ -52,7 +54,9 @@ def command() -> None:
 @json_option
 @schema_option
 def list_(workflow: str | None, states: tuple[str, ...], limit: int, as_json: bool, schema: str) -> None:
-    """List live instances: their state, since when, and what they wait for. The longest in their state come first.
+    """List live instances and what they wait for.
+
+    With their state, and since when. Those that are in their state for the longest come first.
 
     For ended ones, see holdfast job list --status completed --kind WORKFLOW, and holdfast workflow show.
     """
@@ -69,7 +73,7 @@ def list_(workflow: str | None, states: tuple[str, ...], limit: int, as_json: bo
         for each in found
     ]  # fmt: skip
     columns = ["instance", "workflow", "version", "state", "since", "waits_for", "until", "runs", "last_error"]
-    print_table(rows, columns, "no such instances")
+    print_table(rows, columns, "no such instances" if states else NONE)
 
 
 @command.command()
@@ -77,7 +81,9 @@ def list_(workflow: str | None, states: tuple[str, ...], limit: int, as_json: bo
 @json_option
 @schema_option
 def show(instance: str, as_json: bool, schema: str) -> None:
-    """Show INSTANCE, live or ended: a timeline of its steps, waits and retries, and what it waits for.
+    """Show INSTANCE, live or ended, and its steps.
+
+    A timeline of its steps, waits and retries, and what it waits for.
 
     The name of a step, as it is shown here, is what holdfast workflow restart takes. Why it does not go on, and what to
     do: holdfast job explain INSTANCE.
@@ -232,7 +238,7 @@ def _in(at: datetime) -> str:
 def signal(instance: str, name: str, payload: str | None, signal_id: str | None, as_json: bool, schema: str) -> None:
     """Send the signal NAME to INSTANCE, with PAYLOAD as JSON.
 
-    Prints what became of it: woken (the instance waited for it), kept (for its next wait of this name), known (sent
+    Says what became of it: woken (the instance waited for it), kept (for its next wait of this name), known (sent
     before, with this id), or ended (the instance is over: nothing was added).
     """
     try:
@@ -241,11 +247,36 @@ def signal(instance: str, name: str, payload: str | None, signal_id: str | None,
         raise InvalidInput(
             "payload", f'expected JSON, such as \'{{"carrier": "DHL"}}\', got {payload!r}: {error}'
         ) from None
-    became = run(schema, lambda app: app.signal(instance, name, value, signal_id=signal_id))
+
+    async def work(app: Holdfast) -> tuple[Signalled, InstanceState | None]:
+        became = await app.signal(instance, name, value, signal_id=signal_id)
+        if as_json or became is not Signalled.KEPT:
+            return became, None
+        try:
+            return became, await app.instance(instance)
+        except NotFound:  # no worker has registered the workflow yet
+            return became, None
+
+    became, state = run(schema, work)
     if as_json:
         print_json({"instance": instance, "signal": name, "became": became.value})
     else:
-        click.echo(became.value)
+        click.echo(f"{became.value}: {_became(became, name, state)}")
+
+
+def _became(became: Signalled, name: str, state: InstanceState | None) -> str:
+    match became:
+        case Signalled.WOKEN:
+            return "the instance was waiting for it and continues"
+        case Signalled.KNOWN:
+            return "it was sent before with this id; nothing was added"
+        case Signalled.ENDED:
+            return "the instance has ended; nothing was added"
+        case Signalled.KEPT:
+            if state is not None and f"signal:{name}" in state.waits:  # it is paused, for example
+                return f"the instance is {state.state}; its wait for {name!r} takes it when it goes on"
+            waits = f" (it is {': '.join(filter(None, (state.state, _waits(state))))})" if state is not None else ""
+            return f"the instance is not waiting for it now{waits}; its next wait for {name!r} takes it"
 
 
 @command.command()
@@ -254,7 +285,10 @@ def signal(instance: str, name: str, payload: str | None, signal_id: str | None,
 @yes_option
 @schema_option
 def cancel(instance: str, reason: str, yes: bool, schema: str) -> None:
-    """Cancel INSTANCE: no further step starts, its children are cancelled, and its finished steps are undone."""
+    """Cancel INSTANCE, and undo its finished steps.
+
+    No further step starts, and its children are cancelled.
+    """
     if not yes:
         click.confirm(f"Cancel {instance}, and undo its finished steps?", abort=True)
     became = run(schema, lambda app: app.cancel_instance(instance, reason))
@@ -265,7 +299,10 @@ def cancel(instance: str, reason: str, yes: bool, schema: str) -> None:
 @click.argument("instance")
 @schema_option
 def pause(instance: str, schema: str) -> None:
-    """Pause INSTANCE: it finishes the step that it is in, and nothing wakes it. Signals are kept."""
+    """Pause INSTANCE after its present step.
+
+    It finishes the step that it is in, and nothing wakes it. Signals are kept.
+    """
     run(schema, lambda app: app.pause_instance(instance))
     click.echo(f"{instance} is paused; holdfast workflow resume {instance}")
 
@@ -274,7 +311,10 @@ def pause(instance: str, schema: str) -> None:
 @click.argument("instance")
 @schema_option
 def resume(instance: str, schema: str) -> None:
-    """Let INSTANCE go on that is paused, a dead letter, or needs attention. Recorded steps are not run again."""
+    """Resume INSTANCE if it is paused or has failed.
+
+    It may be paused, a dead letter, or need attention. Recorded steps are not run again.
+    """
     resumed = run(schema, lambda app: app.resume_instance(instance))
     click.echo("it goes on" if resumed else "nothing was done: it is neither paused nor a dead letter")
 
@@ -285,9 +325,10 @@ def resume(instance: str, schema: str) -> None:
 @yes_option
 @schema_option
 def restart(instance: str, step: str, yes: bool, schema: str) -> None:
-    """Run INSTANCE again from a step on. This step and all later ones are forgotten; nothing is undone.
+    """Run INSTANCE again from a step on.
 
-    Not while it runs: pause it first.
+    This step and all later ones are forgotten; nothing is undone. Not while it
+    runs: pause it first.
     """
     if not yes:
         click.confirm(f"Forget {step} and all later steps of {instance}, and run them again?", abort=True)
@@ -302,9 +343,10 @@ def restart(instance: str, step: str, yes: bool, schema: str) -> None:
               help="Import this module, which has workflows; repeat it for more.")  # fmt: skip
 @json_option
 def check(app: str, workflow: str | None, imports: tuple[str, ...], as_json: bool) -> None:
-    """Replay the histories of live instances against the code of APP, given as module:attribute.
+    """Check the code of APP against live instances.
 
-    Made for CI before a deploy. It reads only, and calls no step. The database is the one that APP uses.
+    Replays their histories against the code of APP, given as module:attribute. Made for CI before a deploy. It
+    reads only, and calls no step. The database is the one that APP uses.
 
     Exit code 0: all instances go on with this code. 1: some would break: their steps differ (diff), this code does not
     have their version (unknown version), arguments or results do not fit their types (undecodable), or the code raised
@@ -345,10 +387,14 @@ def _print_check(found: list[Replayed], counts: dict[str, int]) -> None:
         for line in each.diff.splitlines():
             click.echo(printable(f"    {line}"))
     total = sum(counts.values())
+    if not total:
+        click.echo("No live instances: nothing to check")
+        return
+    live = plural(total, "live instance")
     if not found:
-        click.echo(f"{total} live instances: all go on with this code")
+        click.echo(f"{live}: {'it goes' if total == 1 else 'all go'} on with this code")
         return
     parts = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
-    click.echo(f"\n{total} live instances: {parts}. What to do:")
+    click.echo(f"\n{live}: {parts}. What to do:")
     click.echo("  diff: keep the old code under its version (@workflow.version(…)), or use flow.patched(…)")
     click.echo("  unknown version: keep the code of this version until its instances have ended")

@@ -13,10 +13,10 @@ from typing import Any
 from .conductor import Conductor, Found
 from .front import installed, interactive
 from .scene import Dark, Scene, screen_for
-from .stage import stage
+from .stage import given, stage
 
 STAYS = """\
-The stage stays open, with fewer orders: press the buttons and watch the recovery.
+The demo keeps running, with fewer orders: press the buttons and watch the recovery.
   {}
 Ctrl-C ends it and removes everything."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -48,7 +48,7 @@ def play(seconds: float, as_json: bool, dashboard: bool, tell: Callable[[Found],
     served = dashboard and not isinstance(screen, Dark)
     try:
         with stop.listening():
-            screen.announce(scene, "starting PostgreSQL")
+            screen.announce(scene, "connecting to your server" if given() else "starting PostgreSQL")
             with stage() as place:
                 return asyncio.run(_perform(Conductor(place, scene, screen), stop, served, verdict))
     finally:

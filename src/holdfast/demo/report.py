@@ -120,10 +120,16 @@ def _complaints(numbers: Numbers, details: Numbers) -> list[str]:
     return said
 
 
-FURTHER = """\
-The demo has removed everything that it created. To use your own server:
-  export HOLDFAST_DATABASE_URL=postgresql://user@host/database
-  holdfast demo                run this demo there, in a schema that it drops
-  holdfast migrate             create the schema for your application
-  holdfast worker yourapp:hf   run your jobs
-  holdfast stats               see the queues; also: job list, dead list"""
+def further(command: str) -> str:
+    """Return what to try next, with the command as it can be typed."""
+    rows = {
+        "demo": "run this demo there, in a schema that it drops",
+        "migrate": "create the schema for your application",
+        "worker yourapp:hf": "run your jobs",
+        "stats": "see the queues; also: job list, dead list",
+    }
+    return "\n".join([
+        "The demo has removed everything that it created. To use your own server:",
+        "  export HOLDFAST_DATABASE_URL=postgresql://user@host/database",
+        *(f"  {f'{command} {words}':<{len(command) + 20}} {what}" for words, what in rows.items()),
+    ])  # fmt: skip

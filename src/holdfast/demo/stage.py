@@ -85,15 +85,20 @@ class Stage:
         )
 
 
+def given() -> str | None:
+    """The URL of a server to run on."""
+    return os.environ.get("HOLDFAST_DATABASE_URL")
+
+
 @contextmanager
 def stage() -> Iterator[Stage]:
     """The server of HOLDFAST_DATABASE_URL, or an embedded one that is removed at the end, and a temporary folder."""
-    given = os.environ.get("HOLDFAST_DATABASE_URL")
+    url = given()
     folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     schema = f"holdfast_demo_{secrets.token_hex(4)}"
     try:
-        if given:
-            yield Stage(resolve_url(given) or given, schema, folder, embedded=False)
+        if url:
+            yield Stage(resolve_url(url) or url, schema, folder, embedded=False)
         else:
             with EmbeddedPostgres(SETTINGS) as server:
                 yield Stage(server.url, schema, folder, embedded=True)

@@ -1,6 +1,7 @@
 """Can this application be imported? The program for that: `python -m holdfast.dev.checking app:hf`.
 
-Its last line on standard output is the JSON list of the tasks. If the import fails, it says why, and exits with 78.
+Its last line on standard output is a JSON object: the tasks, and the names of their arguments. If the
+import fails, it says why, and exits with 78.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..demo.children import PARENT_DEATH
 
@@ -21,9 +22,9 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What an import gave: the names of the tasks, or the problem, in words."""
+    """What an import gave: the tasks with the names of their arguments, or the problem, in words."""
 
-    tasks: Sequence[str] = ()
+    tasks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     problem: str | None = None
 
 
@@ -73,7 +74,8 @@ def main() -> None:
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()
         os._exit(CONFIGURATION)
-    sys.stdout.write("\n" + json.dumps(sorted(app.tasks)) + "\n")
+    tasks = {name: task.definition.arguments.names for name, task in sorted(app.tasks.items())}
+    sys.stdout.write("\n" + json.dumps(tasks) + "\n")
     sys.stdout.flush()
     os._exit(0)  # threads that the module has started must not keep this process
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,7 @@ from types import FrameType
 
 from ..app import Holdfast
 from ..embedded import EmbeddedPostgres
+from ..errors import Unreachable
 from .checking import check
 from .children import Child
 from .watching import Watch
@@ -27,6 +29,7 @@ GLANCE = 0.3
 QUIET = 0.15
 """Files are often saved together: wait until nothing has changed for so long."""
 DRAIN = 5.0
+UNSET = "HOLDFAST_DATABASE_URL is set; unset it to get an embedded Postgres"
 PORT = 8321
 INSTALL = "not installed; for one: pip install 'holdfast[dashboard]'"
 
@@ -82,7 +85,10 @@ class Session:
     def _database(self, stack: ExitStack) -> str:
         if url := os.environ.get("HOLDFAST_DATABASE_URL"):
             app = Holdfast()
-            missing = asyncio.run(_missing(app))
+            try:
+                missing = asyncio.run(_missing(app))
+            except Unreachable as error:
+                raise Unreachable(f"{error}. {UNSET}") from None
             self._say(f"Postgres   yours, at {app._database.shown} (HOLDFAST_DATABASE_URL)")
             if missing:
                 self._say("           its schema is not that of this release; run: holdfast migrate")
@@ -112,11 +118,12 @@ class Session:
             return
         tasks = self._start_checked()
         if not os.environ.get("HOLDFAST_DATABASE_URL"):
-            name = tasks[0] if tasks else "TASK"
+            name, arguments = next(iter(tasks.items()), ("TASK", ()))
+            example = json.dumps(dict.fromkeys(arguments, "…"), ensure_ascii=False)
             self._say("Another terminal finds this database with:")
             self._say(f"    . {self._shown(self._plan.folder)}/env")
             self._say("Enqueue a job there, from your code, or with its arguments as JSON:")
-            self._say(f"    holdfast enqueue --app {self._plan.app} {name} '{{}}'")
+            self._say(f"    holdfast enqueue --app {self._plan.app} {name} '{example}'")
         self._say("Ctrl-C stops everything.")
 
     def _start_dashboard(self) -> str:
@@ -128,19 +135,19 @@ class Session:
         self._dashboard = Child(["dashboard", "--port", str(port)], self._environment, quiet=True)
         return f"http://127.0.0.1:{port}/"
 
-    def _start_checked(self) -> Sequence[str]:
-        """Start the worker if its code can be imported; return the tasks."""
+    def _start_checked(self) -> Mapping[str, Sequence[str]]:
+        """Start the worker if its code can be imported; return the tasks, with the names of their arguments."""
         checked = check(self._plan.app, self._environment, lambda: self._asked > 0)
         if self._asked:
-            return ()
+            return {}
         if checked.problem is not None:
             self._say(_indented(checked.problem))
             self._say("Worker     none runs, because of this error. Save a change, and it is tried again.")
-            return ()
+            return {}
         self._start_worker(checked.tasks)
         return checked.tasks
 
-    def _start_worker(self, tasks: Sequence[str]) -> None:
+    def _start_worker(self, tasks: Iterable[str]) -> None:
         words = ["worker", self._plan.app, "--drain", f"{DRAIN}s", "--lease", "15s", *self._plan.worker]
         self._worker = Child(words, self._environment)
         self._since = f"{datetime.now():%H:%M:%S}"  # noqa: DTZ005 - for the person at this terminal

@@ -60,7 +60,3 @@ def graded(figure: float, warn: float, fail: float) -> Level:
     if figure >= fail:
         return "fail"
     return "warn" if figure >= warn else "ok"
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -94,7 +94,7 @@ async def replay(
 
 
 async def remove_route(runner: Runner, name: str) -> str:
-    """Let a route get no more events. Returns its queue; what waits there is still delivered."""
+    """Let a route get no new events. Returns its queue; what waits there is still delivered."""
     rows = await runner.run("outbox", "remove_route", name, actor())
     if not rows:
         raise NotFound(f"There is no route {name!r}; holdfast outbox routes lists them")

@@ -11,9 +11,10 @@ async def pause(runner: Runner, queue: str) -> None:
     await runner.run("queues", "pause", queue, actor())
 
 
-async def resume(runner: Runner, queue: str) -> None:
-    """Claim from the queue again."""
-    await runner.run("queues", "resume", queue, actor())
+async def resume(runner: Runner, queue: str) -> bool:
+    """Claim from the queue again. Returns whether it was paused."""
+    rows = await runner.run("queues", "resume", queue, actor())
+    return bool(rows and rows[0]["paused"])
 
 
 async def set_modes(runner: Runner, queue: str, ordered: bool | None, skips: bool | None, owned: bool | None) -> None:

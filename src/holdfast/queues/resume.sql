@@ -1,5 +1,6 @@
 -- Resume a queue.
 -- Takes    $1 queue, $2 who does it.
+-- Returns  was it paused? No row: there is no such queue yet.
 with was as materialized (
     select q.name, q.paused_at from holdfast.queues q where q.name = $1 for update
 ),
@@ -8,7 +9,7 @@ resumed as (
     set paused_at = null
     from was w
     where q.name = w.name
-    returning q.name
+    returning q.name, w.paused_at is not null as paused
 ),
 noted as (
     insert into holdfast.journal (at, what, subject, actor, details)
@@ -16,4 +17,4 @@ noted as (
     from was w
     where w.paused_at is not null
 )
-select holdfast.wake(r.name) from resumed r
+select r.paused, holdfast.wake(r.name) from resumed r

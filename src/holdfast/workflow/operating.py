@@ -49,8 +49,8 @@ async def show(runner: Runner, instance: str | UUID) -> asyncpg.Record:
     rows = await runner.run("workflow", "show", str(await find(runner, instance)))
     if not rows:
         raise NotFound(
-            f"There is no row of workflow instance {str(instance)!r} any more, or it is not a workflow. If it was just "
-            "started: no worker has run yet that has this workflow, and says so in the database; start one"
+            f"No workflow instance {str(instance)!r} is known. If you have just started it, start a worker with its "
+            "code: instances are listed once a worker has registered the workflow"
         )
     return rows[0]
 

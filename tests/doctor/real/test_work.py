@@ -24,7 +24,7 @@ async def test_nobody_can_run_what_is_due(clinic: Clinic) -> None:
 
     await send.enqueue()
     found = await clinic.find("unclaimable")
-    assert (found.level, "no live worker of queue mail can run send version 1: 1 job wait" in found.sentence) == (
+    assert (found.level, "no live worker of queue mail can run send version 1: 1 job waits," in found.sentence) == (
         "warn",
         True,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..check import Check, Found, Patient, plural
+from ...model.words import plural
+from ..check import Check, Found, Patient
 
 LATELY = 86400.0
 """Seconds."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...model.moments import span
-from ..check import Check, Found, Patient, graded, plural
+from ...model.words import plural
+from ..check import Check, Found, Patient, graded
 
 WARN = 5.0
 FAIL = 30.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..check import Check, Found, Patient, plural
+from ...model.words import plural
+from ..check import Check, Found, Patient
 
 WARN = 3
 """Days for which there should be partitions, at least; a worker makes seven."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...model.moments import span
-from ..check import Check, Found, Patient, plural
+from ...model.words import plural
+from ..check import Check, Found, Patient
 
 WARN = 600.0
 """Seconds for which a queue is paused while jobs of it are due."""

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...model.moments import span
 from ...model.ring import digest
-from ..check import Check, Found, Patient, plural
+from ...model.words import plural
+from ..check import Check, Found, Patient
 
 SETTLED = 45.0
 """Seconds after a worker came or went in which views may differ: a refresh and a heartbeat, with room to spare."""

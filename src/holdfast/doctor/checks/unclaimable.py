@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...model.moments import span
-from ..check import Check, Found, Patient, graded, plural
+from ...model.words import plural
+from ..check import Check, Found, Patient, graded
 
 FAIL = 600.0
 """Seconds for which such a job is due."""
@@ -21,7 +22,7 @@ async def look(patient: Patient) -> Found:
     return Found(
         graded(oldest, 0.0, FAIL),
         f"no live worker of queue {first['queue']} can run {first['kind']} version {first['version']}: "
-        f"{plural(first['jobs'], 'job')}{most} wait{more}, the oldest for {span(oldest)}",
+        f"{plural(first['jobs'], 'job')}{most} wait{'s' * (first['jobs'] == 1)}{more}, the oldest for {span(oldest)}",
         oldest, "s", "start a worker of this queue whose code has this task; holdfast stats says who declared it",
     )  # fmt: skip
 

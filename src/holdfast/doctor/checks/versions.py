@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ...model.words import plural
 from ...schema import migrate
 from ...version import __version__
-from ..check import Check, Found, Patient, plural
+from ..check import Check, Found, Patient
 
 
 async def look(patient: Patient) -> Found:

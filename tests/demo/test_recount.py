@@ -164,6 +164,35 @@ def test_a_job_that_ended_under_the_killed_workers_own_generation_was_not_recove
     assert exit_code(numbers(evidence)) == 1
 
 
+def test_what_became_of_every_job_that_a_killed_worker_held() -> None:
+    evidence = honest()
+    held = ["job-1-send_receipt", "job-1-charge", "job-1-check_fraud", "job-2-charge", "stock 1", "stock 2"]
+    evidence.kills = [
+        {"what": "killed", "t": 1.0, "held": [{"id": id, "generation": 1} for id in held]},
+        {"what": "killed", "t": 2.0, "held": [{"id": "job-1-send_receipt", "generation": 2}]},
+    ]
+    rows = {row.id: row for row in evidence.rows}
+    rows["job-1-check_fraud"] = replace(rows["job-1-check_fraud"], generation=1)
+    rows["job-2-charge"] = replace(rows["job-2-charge"], status="cancelled", generation=2)
+    evidence.rows = list(rows.values())
+    evidence.scheduled = [Row(f"stock {n}", 0, "count_stock", "completed", n) for n in (1, 2)]
+    found = recount(evidence)
+    details = found["details"]
+    assert (details["held_when_killed"], found["numbers"]["recovered_after_kill"]) == (6, 2)
+    assert (details["held_completed"], details["held_dead"], details["held_by_hand"]) == (2, 1, 1)
+    said = " ".join(summary(found["numbers"], details).split())
+    assert (
+        "2 recovered of the 6 jobs that workers held when they were killed (2 kills with SIGKILL, supervisor and "
+        "process at once). Other workers ran them. Of the others, 2 had completed just before the kill, 1 had no "
+        "attempts left, 1 ended by hand"
+    ) in said
+
+
+def test_nothing_is_said_of_others_if_all_were_recovered() -> None:
+    found = recount(honest())
+    assert "Of the others" not in summary(found["numbers"], found["details"])
+
+
 @pytest.mark.parametrize(("stored", "enqueued"), [(frozenset({1, 2, 3}), 10), (frozenset({1, 2}), 7)])
 def test_an_outcome_that_nobody_heard_is_decided_by_the_orders(stored: frozenset[int], enqueued: int) -> None:
     evidence = honest()

@@ -77,7 +77,7 @@ async def test_the_owner_can_write(one: Session, statement: str) -> None:
 
 
 @pytest.mark.parametrize("statement", WORKERS_STATEMENTS)
-async def test_a_stale_fence_changes_nothing(one: Session, statement: str) -> None:
+async def test_a_stale_hold_changes_nothing(one: Session, statement: str) -> None:
     (id,) = await one.add()
     (first,) = await one.claim("w1")
     await one.inbox("hand_back", [id], [first.generation], "w1")

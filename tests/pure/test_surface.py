@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import holdfast
 from holdfast import testing
 
@@ -55,6 +57,27 @@ def test_each_says_what_it_is() -> None:
         for member, function in inspect.getmembers(value, inspect.isfunction):
             if not member.startswith("_") and function.__module__.startswith("holdfast"):
                 assert inspect.getdoc(function), f"{name}.{member}"
+
+
+ASYNC_ALONE = {
+    "Holdfast.worker": "a context manager, whose handlers run on the loop; in synchronous programs: holdfast worker"
+}
+"""Async verbs without a twin, and why."""
+
+
+@pytest.mark.parametrize("door", ["Holdfast", "Task", "EventTask", "Workflow", "Job", "Instance"])
+def test_every_async_verb_has_a_twin_with_the_same_arguments(door: str) -> None:
+    cls = getattr(holdfast, door)
+    for name, function in inspect.getmembers(cls, inspect.isfunction):
+        inner = inspect.unwrap(function)
+        waits = inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
+        if name.startswith("_") or not waits or f"{door}.{name}" in ASYNC_ALONE:
+            continue
+        twin = getattr(cls, f"{name}_sync", None)
+        assert twin is not None, f"{door}.{name}: add {name}_sync, or say in ASYNC_ALONE why it has none"
+        assert not inspect.iscoroutinefunction(twin), f"{door}.{name}_sync"
+        wanted, found = (inspect.signature(each).parameters for each in (function, twin))
+        assert list(found.values()) == list(wanted.values()), f"{door}.{name}"
 
 
 def test_errors_are_one_tree() -> None:

@@ -22,7 +22,7 @@ from tests.support.hooks import OTHER, SECRET, fresh_id, plain_body, serving, si
 from tests.support.waiting import until
 from tests.support.workers import Inbox
 
-from holdfast import ConfigurationError, Event, Holdfast, InvalidInput, Rejected, Unreachable
+from holdfast import ConfigurationError, Event, Holdfast, InvalidInput, Receiver, Rejected, Unreachable
 from holdfast.receiving import asgi
 from holdfast.receiving.arrivals import MOST_BODY
 
@@ -60,11 +60,13 @@ class Client:
 
 
 @pytest.fixture
-async def client(hf: Holdfast) -> AsyncIterator[Client]:
-    async with (
-        serving(hf.receiver(source="shop", secrets=[SECRET], timeout="60s")) as url,
-        aiohttp.ClientSession() as session,
-    ):
+def receiver(hf: Holdfast) -> Receiver:
+    return hf.receiver(source="shop", secrets=[SECRET], timeout="60s")
+
+
+@pytest.fixture
+async def client(receiver: Receiver) -> AsyncIterator[Client]:
+    async with serving(receiver) as url, aiohttp.ClientSession() as session:
         yield Client(url, session)
 
 
@@ -289,7 +291,7 @@ async def test_the_answer_says_nothing_and_the_log_says_why(
     assert SECRET not in caplog.text
 
 
-async def test_other_methods_and_types(client: Client, inbox: Inbox) -> None:
+async def test_other_methods_and_types(client: Client, receiver: Receiver, inbox: Inbox) -> None:
     async with client.session.get(client.url) as answer:
         assert (answer.status, answer.headers["allow"]) == (405, "POST")
     body = plain_body()
@@ -298,10 +300,11 @@ async def test_other_methods_and_types(client: Client, inbox: Inbox) -> None:
     assert await client.post(body, signed(body, content_type="application/cloudevents-batch+json")) == 415
     assert await client.post(body, signed(body, content_encoding="gzip")) == 415
     assert not rows(inbox)
+    assert dict(receiver.rejected) == {405: 1, 415: 4}
     assert await client.post(body, signed(body, content_type="application/json; charset=utf-8")) == 204
 
 
-async def test_large_bodies(client: Client, inbox: Inbox) -> None:
+async def test_large_bodies(client: Client, receiver: Receiver, inbox: Inbox) -> None:
     def padded(size: int) -> bytes:
         return plain_body(text="").replace(b'""', b'"' + b"x" * (size - len(plain_body(text=""))) + b'"')
 
@@ -320,15 +323,18 @@ async def test_large_bodies(client: Client, inbox: Inbox) -> None:
     lying = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n"
     assert (await client.raw(lying)).startswith(b"HTTP/1.1 413")
     assert len(rows(inbox)) == 2
+    assert dict(receiver.rejected) == {413: 3}
 
 
 async def test_slow_bodies(hf: Holdfast, client: Client, inbox: Inbox) -> None:
     """The timeout is of the whole body: a byte now and then does not extend it."""
     head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"
-    async with serving(hf.receiver(source="shop", secrets=[SECRET], timeout="1s")) as url:
+    receiver = hf.receiver(source="shop", secrets=[SECRET], timeout="1s")
+    async with serving(receiver) as url:
         impatient = Client(url, client.session)
         answers = await asyncio.gather(*(impatient.raw(head, *[b"x"] * 8, pause=0.2) for _ in range(20)))
     assert all(answer.startswith(b"HTTP/1.1 408") for answer in answers), answers[0]
+    assert dict(receiver.rejected) == {408: 20}
     body = plain_body(order_id=1)
     assert await client.post(body, signed(body)) == 204, "others are served"
 

@@ -1,6 +1,7 @@
 """Migrations: forward only, safe together, safe again, and equal to the golden text that reviews read.
 
-The golden text is `golden.txt` beside this file. After a migration was added, renew it and review the difference:
+The golden text is `golden.txt` beside this file; `landed.txt` has the checksums of the migrations, which do not change
+any more. After a migration was added, renew both and review the difference:
 
     HOLDFAST_RENEW_GOLDEN=1 .venv/bin/pytest tests/schema tests/doctor -k golden
 """
@@ -9,6 +10,7 @@ import asyncio
 import os
 import re
 import uuid
+from hashlib import sha256
 from pathlib import Path
 
 import asyncpg
@@ -26,6 +28,9 @@ from holdfast.schema.functions import functions
 from holdfast.schema.migrate import check, migrate, migrations, newest, pending, script
 
 GOLDEN = Path(__file__).with_name("golden.txt")
+LANDED = Path(__file__).with_name("landed.txt")
+"""The checksums of the migrations."""
+FOLDER = Path(runner.__file__).parent / "migrations"
 ALL = [migration.name for migration in migrations()]
 
 
@@ -34,6 +39,22 @@ def test_the_golden_schema(migrated_url: str) -> None:
     if os.environ.get("HOLDFAST_RENEW_GOLDEN"):
         GOLDEN.write_text(found, encoding="utf-8")
     assert found == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_the_golden_checksums_of_landed_migrations() -> None:
+    """`sha256sum -c landed.txt` in the folder of the migrations says the same."""
+    landed = {name: digest for digest, name in (line.split() for line in LANDED.read_text("utf-8").splitlines())}
+    found = {path.name: sha256(path.read_bytes()).hexdigest() for path in FOLDER.glob("*.sql")}
+    changed = [name for name, digest in landed.items() if found.get(name) != digest]
+    assert not changed, (
+        f"{changed}: a landed migration must not change, because databases have it already: add a new one. "
+        f"If it has not landed yet, delete its line in {LANDED.name}, and renew the golden text"
+    )
+    if os.environ.get("HOLDFAST_RENEW_GOLDEN"):
+        LANDED.write_text("".join(f"{digest}  {name}\n" for name, digest in sorted(found.items())), encoding="utf-8")
+        return
+    new = sorted(found.keys() - landed.keys())
+    assert not new, f"{new}: renew the golden text, which adds it to {LANDED.name}"
 
 
 PART_8 = {

@@ -1,7 +1,7 @@
 """Rolling upgrades: the wheel of this release, on a schema that is one version newer and marked compatible.
 
-The newer release is this one with one more migration, as the next release could have it: a column, a term of jobs, and
-a function with another body.
+The newer release is this one with one more migration, as the next release could have it: columns, a term of jobs, and
+a function with another body. What runs on it are jobs, a workflow that waits for a child and a signal, and an event.
 """
 
 import os
@@ -21,9 +21,23 @@ from tests.support.workers import ROOT, Inbox
 from holdfast.schema.migrate import newest
 
 APP = """
-from holdfast import Holdfast
+from holdfast import Flow, Holdfast
+from holdfast.transports import Delivered
 
-hf = Holdfast()
+hf = Holdfast(source="shop")
+
+
+class Bus:
+    batch, parallel, shown = 100, 1, "the bus"
+
+    async def open(self): ...
+    async def close(self): ...
+    async def send(self, batch, settle):
+        for message in batch:
+            settle(message, Delivered(reference=message.key))
+
+
+hf.relay("order.*", to=Bus(), name="bus", ordered=True)
 
 
 @hf.task(ordered=True)
@@ -34,27 +48,47 @@ async def note(n: int) -> int:
 @hf.task
 async def free(n: int) -> int:
     return n
+
+
+@hf.workflow
+async def checkout(flow: Flow, order_id: int) -> list:
+    charged = await flow.step("charge", charge, order_id)
+    counted = await flow.child("free", free, order_id)
+    return [charged, counted, await flow.wait("paid")]
+
+
+async def charge(order_id: int) -> str:
+    return f"charged {order_id}"
 """
 PRODUCER = """
 import asyncio
-from shop import free, hf, note
+from shop import checkout, free, hf, note
 
 async def main() -> None:
+    checkout_7 = await checkout.options(id="checkout:7").start(7)
     await note.options(key="a").enqueue(1)
     await note.options(idempotency_key="i", key="a").enqueue(2)
     await note.options(key="c").enqueue_many([{"n": n} for n in range(3)])
     await free.enqueue_many([{"n": n} for n in range(600)])
     await hf.enqueue_many([note.options(key="e").job(4), note.options(key="b").job(5)])
+    await hf.publish("order.paid", {"order_id": 7}, key="order:7")
+    async with asyncio.timeout(60):
+        while "signal:paid" not in (await hf.instance("checkout:7")).waits:
+            await asyncio.sleep(0.02)
+    await hf.signal("checkout:7", "paid", "by card")
+    assert await checkout_7.result(timeout="60s") == ["charged 7", 7, "by card"]
     await hf.close()
 
 asyncio.run(main())
 """
-JOBS = 607
+JOBS = 607 + 3
+"""With the instance, its child, and the delivery."""
 NEXT = """-- What the next release may need.
 -- Compatible from {version}
-alter table holdfast.inbox add column later text;
 alter type holdfast.terms add attribute later text;
 """
+GROWS = ("inbox", "archive", "steps", "signals", "instances", "events", "routes", "kinds", "workers")
+"""Tables that have one more column then."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +112,8 @@ def newer(wheel: Path, tmp_path: Path) -> Path:
     shutil.copytree(wheel, site)
     number = newest() + 1
     schema = site / "holdfast" / "schema"
-    (schema / "migrations" / f"{number:04}_next.sql").write_text(NEXT.format(version=number - 1))
+    columns = "".join(f"alter table holdfast.{table} add column later text;\n" for table in GROWS)
+    (schema / "migrations" / f"{number:04}_next.sql").write_text(NEXT.format(version=number - 1) + columns)
     function = schema / "functions" / "store_job.sql"
     text = function.read_text()
     function.write_text(re.sub(r"\nbegin\n", "\nbegin\n    -- Of the next release.\n", text, count=1))

@@ -12,7 +12,6 @@ from tests.support.inbox import Session
 from tests.support.waiting import PATIENCE, until_blocked
 from tests.webhooks.conftest import Outbox
 
-from holdfast.model.job import Hold
 from holdfast.webhooks import operating
 from holdfast.webhooks.fanning import QUEUE, fan_out, postpone
 
@@ -127,26 +126,6 @@ async def test_a_replay_is_another_delivery(outbox: Outbox) -> None:
     assert (await outbox.fan_out()).deliveries == 1
     rows = await outbox.connection.fetch("select payload from holdfast.inbox order by seq")
     assert [json.loads(row[0]).get("replay") for row in rows] == [None, 1]
-
-
-async def test_a_stale_hold_changes_nothing(outbox: Outbox) -> None:
-    await outbox.add()
-    await outbox.publish()
-    (claim,) = await outbox.claim()
-    before = await outbox.session.snapshot()
-    for stale in (
-        Hold("w2", claim.id, claim.generation),
-        Hold("w1", claim.id, claim.generation - 1),
-        Hold("w1", claim.id, claim.generation + 1),
-    ):
-        lost = await fan_out(outbox.session, [stale])
-        assert (lost.done, lost.missing, lost.deliveries) == ([], [], 0)
-        assert await postpone(outbox.session, [(stale, 1.0)]) == {}
-    assert await outbox.session.snapshot() == before
-    for status in ("pending", "completed", "dead_letter"):
-        await outbox.connection.execute("update holdfast.inbox set status = $1", status)
-        assert (await fan_out(outbox.session, [claim])).done == []
-        assert await postpone(outbox.session, [(claim, 1.0)]) == {}
 
 
 async def test_an_event_that_is_gone(outbox: Outbox) -> None:

@@ -16,7 +16,10 @@ What is counted:
     duplicate_effects       second effects of a job in the database; second letters of a receipt; runs of a `once`
                             block after its marker was written; effects of attempts that failed; second jobs under one
                             idempotency key; second effects of a slot
-    recovered_after_kill    jobs that a worker held when it was killed and that ended under a later generation
+    recovered_after_kill    jobs that a worker held when it was killed and that ended under a later generation. Here,
+                            those of the schedule are counted, too. `details` says what became of the others: completed
+                            under the generation of the worker that was killed, which had sent this ending just before;
+                            dead letters under that generation, because it was their last attempt; ended by hand
     rolled_back_jobs_found  jobs, and effects of jobs, whose transaction was rolled back
     jobs_per_second         completed ÷ seconds from the first order to the end of the last job
 
@@ -71,6 +74,8 @@ class Evidence:
     orders: frozenset[int]
     effects: Sequence[Name]
     rows: Sequence[Row]
+    scheduled: Sequence[Row] = ()
+    """Those of the schedule. They have no order: their effects name the slot."""
 
 
 @dataclass(slots=True)
@@ -139,6 +144,7 @@ def recount(evidence: Evidence) -> dict[str, dict[str, float]]:
     completed = ends["completed"]
     duplicates = repeats_of_rows + second_letters + after_marker + failed_effects + second_jobs
     last = max((row.finished for row in evidence.rows if row.finished is not None), default=books.began)
+    fates = _fates(evidence)
     return {
         "numbers": {
             "enqueued": len(books.committed),
@@ -146,7 +152,7 @@ def recount(evidence: Evidence) -> dict[str, dict[str, float]]:
             "dead_letter": ends["dead_letter"],
             "lost": len(books.committed) - completed - ends["dead_letter"] - ends["by hand"] + slots_missing,
             "duplicate_effects": duplicates + slots_twice,
-            "recovered_after_kill": _recovered(evidence),
+            "recovered_after_kill": fates["recovered"],
             "rolled_back_jobs_found": len(ghosts) + len(ghost_orders),
             "jobs_per_second": round(completed / max(last - books.began, 0.001), 1),
         },
@@ -155,7 +161,10 @@ def recount(evidence: Evidence) -> dict[str, dict[str, float]]:
             "rolled_back": len(books.rolled_back),
             "repeated": books.repeated,
             "kills": sum(1 for line in evidence.kills if line["what"] == "killed"),
-            "held_when_killed": len({row["id"] for line in evidence.kills for row in line.get("held", [])}),
+            "held_when_killed": fates.total(),
+            "held_completed": fates["completed"],
+            "held_dead": fates["dead_letter"],
+            "held_by_hand": fates["by hand"],
             "poison": sum(1 for name in books.committed if name[1] in POISON),
             "letters": len(letters),
             "absorbed_repeats": absorbed,
@@ -230,13 +239,27 @@ def _entries(witnessed: Iterable[Line]) -> tuple[int, int]:
     return after_marker, absorbed
 
 
-def _recovered(evidence: Evidence) -> int:
+def _fates(evidence: Evidence) -> Counter[str]:
+    """What became of the jobs that workers held when they were killed; of one that was held more often, since the first
+    time."""
     held: dict[str, int] = {}
     for line in evidence.kills:
         for row in line.get("held", []):
             held[row["id"]] = min(row["generation"], held.get(row["id"], row["generation"]))
-    ended = {row.id: row for row in evidence.rows if row.status in ("completed", "dead_letter")}
-    return sum(1 for id, generation in held.items() if id in ended and ended[id].generation > generation)
+    rows = {row.id: row for row in [*evidence.rows, *evidence.scheduled]}
+    return Counter(_fate(rows.get(id), generation) for id, generation in held.items())
+
+
+def _fate(row: Row | None, generation: int) -> str:
+    match row:
+        case Row(status="completed" | "dead_letter") if row.generation > generation:
+            return "recovered"
+        case Row(status="completed" | "dead_letter"):
+            return row.status
+        case Row(status="cancelled" | "discarded"):
+            return "by hand"
+        case _:
+            return "lost"
 
 
 # Reading
@@ -247,22 +270,24 @@ async def gather(url: str, schema: str, folder: Path) -> Evidence:
     try:
         orders = await connection.fetch(f'select id from "{schema}".orders')
         effects = await connection.fetch(f'select order_id, kind from "{schema}".effects')
-        rows = await connection.fetch(
-            f"select id::text, (payload ->> 'order_id')::bigint, payload ->> 'type', status::text, lease_generation,"
-            f" extract(epoch from dead_at)::float8 from \"{schema}\".inbox where kind <> '{SCHEDULED}'"
+        jobs = await connection.fetch(
+            f"select id::text, coalesce((payload ->> 'order_id')::bigint, 0), payload ->> 'type', status::text,"
+            f' lease_generation, extract(epoch from dead_at)::float8 from "{schema}".inbox'
             f" union all"
-            f" select id::text, (payload ->> 'order_id')::bigint, payload ->> 'type', status::text, lease_generation,"
-            f" extract(epoch from finished_at)::float8 from \"{schema}\".archive where kind <> '{SCHEDULED}'"
+            f" select id::text, coalesce((payload ->> 'order_id')::bigint, 0), payload ->> 'type', status::text,"
+            f' lease_generation, extract(epoch from finished_at)::float8 from "{schema}".archive'
         )
     finally:
         await connection.close()
+    rows = [Row(*job) for job in jobs]
     return Evidence(
         producer=read_log(folder / "producer.log"),
         kills=read_log(folder / "kills.log"),
         witnessed=read_log(folder / "effects.log"),
         orders=frozenset(row[0] for row in orders),
         effects=[(row[0], row[1]) for row in effects],
-        rows=[Row(*row) for row in rows],
+        rows=[row for row in rows if row.kind != SCHEDULED],
+        scheduled=[row for row in rows if row.kind == SCHEDULED],
     )
 
 

@@ -29,7 +29,7 @@ def summary(numbers: Numbers, details: Numbers) -> str:
                         " crash their process"),
         ("recovered_after_kill", f"of the {d['held_when_killed']} jobs that workers held when they were killed"
                                  f" ({kills} with SIGKILL, supervisor and process at once). Other workers ran them"
-                                 f"{_rest(numbers, details)}"),
+                                 f"{_others(details)}"),
         ("lost", f"committed jobs that did not end, or ended without their effect{_by_hand(details)}"),
         ("duplicate_effects", "effects that happened twice, effects of failed attempts, second jobs with the same"
                               " idempotency key"),
@@ -43,10 +43,15 @@ def summary(numbers: Numbers, details: Numbers) -> str:
     return "\n".join([HEAD, "", *said, "", _window(int(details["absorbed_repeats"])), "", verdict])
 
 
-def _rest(numbers: Numbers, details: Numbers) -> str:
+def _others(details: Numbers) -> str:
     """What became of the jobs that were held and not recovered."""
-    left = int(details["held_when_killed"] - numbers["recovered_after_kill"])
-    return f"; the other {left} ended just before the kill" if left > 0 else ""
+    became = {
+        "held_completed": "had completed just before the kill",
+        "held_dead": "had no attempts left",
+        "held_by_hand": "ended by hand",
+    }
+    said = [f"{details[name]:,.0f} {words}" for name, words in became.items() if details[name]]
+    return f". Of the others, {', '.join(said)}" if said else ""
 
 
 HEAD = """\

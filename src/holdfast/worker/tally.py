@@ -14,6 +14,11 @@ from .leases.ledger import Ledger
 
 
 class Counters(msgspec.Struct):
+    """What the occurrences of the engine add up to; and numbers such as `ready`, which its `_publish` sets.
+
+    Each is in `ledger.COUNTERS`, too.
+    """
+
     claimed: int = 0
     started: int = 0
     completed: int = 0

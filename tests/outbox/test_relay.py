@@ -21,6 +21,7 @@ from holdfast.model.event import Delivered, Message, Refused, Verdict
 from holdfast.model.occurrences import Occurrences
 from holdfast.outbox import loading
 from holdfast.worker.embedded import EmbeddedWorker
+from holdfast.worker.leases.ledger import CAPACITY
 from holdfast.worker.relay import relay
 from holdfast.worker.relay.connection import Connection
 from holdfast.worker.settings import WorkerSettings
@@ -35,6 +36,14 @@ async def publish(hf: Holdfast, numbers: range, keys: int = 0) -> list[UUID]:
 
 def statuses(inbox: Inbox) -> dict[str, int]:
     return {row["status"]: row["n"] for row in inbox.rows("select status, count(*) n from holdfast.outbox group by 1")}
+
+
+def take_all_leases(inbox: Inbox) -> None:
+    """As a sweep does when nobody has renewed them, because the process stood still."""
+    inbox.rows(
+        "update holdfast.inbox set status = 'pending', claimed_by = null, claimed_at = null,"
+        " lease_expires_at = null, available_at = clock_timestamp() returning id"
+    )
 
 
 async def test_every_event_is_delivered_as_it_was_published(hf: Holdfast, inbox: Inbox, sink: Sink) -> None:
@@ -108,17 +117,43 @@ async def test_a_row_that_is_claimed_again_while_it_is_being_sent_takes_one_plac
     await publish(hf, range(1))
     async with hf.worker(**FAST) as worker:
         await until(lambda: sink.sending == 1)
-        # As a sweep does when nobody has renewed the lease, because the process stood still.
-        inbox.rows(
-            "update holdfast.inbox set status = 'pending', claimed_by = null, claimed_at = null,"
-            " lease_expires_at = null, available_at = clock_timestamp() returning id"
-        )
+        take_all_leases(inbox)
         await until(lambda: sink.sending == 2)
         sink.gate.set()
         await until(lambda: statuses(inbox) == {"completed": 1})
         await until(lambda: not list(worker.engine.ledger.held()))
         assert worker.engine.tally.counters.lease_lost == 1
     assert sink.numbers == [0, 0], "at least once"
+
+
+async def test_a_row_that_ended_while_its_events_were_loaded_leaves_no_convoy_behind(
+    hf: Holdfast, inbox: Inbox, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the next row in its place in the ledger would end as a row of that convoy."""
+    hf.relay("order.*", to=sink, name="bus", ordered=True)
+    sink.judge = lambda m: Refused(reason="no", final=True) if m.data == b'{"n": 2}' else Delivered()
+    sink.gate.clear()
+    load, loads, loaded = loading.load, 0, asyncio.Event()
+
+    async def late_the_second_time(*arguments: Any) -> Any:
+        nonlocal loads
+        loads += 1
+        if loads == 2:
+            await loaded.wait()
+        return await load(*arguments)
+
+    monkeypatch.setattr(relay, "load", late_the_second_time)
+    await publish(hf, range(2), keys=1)
+    async with hf.worker(**FAST):
+        await until(lambda: sink.sending == 1)
+        take_all_leases(inbox)
+        await until(lambda: loads == 2)
+        sink.gate.set()  # the first message arrives, which ends the row that is being loaded
+        await until(lambda: statuses(inbox) == {"completed": 2})
+        loaded.set()
+        await publish(hf, range(2, 3))
+        await until(lambda: statuses(inbox) == {"completed": 2, "dead_letter": 1})
+    assert sorted(sink.numbers) == [0, 1, 2], "no message of the row that had ended"
 
 
 async def test_a_refusal_costs_an_attempt_of_that_event_alone(hf: Holdfast, inbox: Inbox, sink: Sink) -> None:
@@ -315,8 +350,11 @@ async def test_a_statement_that_the_server_rejects_costs_an_attempt_of_its_row_a
         return await load(runner, claims, *arguments)
 
     monkeypatch.setattr(relay, "load", reject)
-    async with hf.worker(**FAST):
+    async with hf.worker(**FAST) as worker:
         await until(lambda: statuses(inbox) == {"completed": 4, "dead_letter": 1})
+        await until(lambda: not list(worker.engine.ledger.held()))
+        assert worker.engine.tally.counters.lease_lost == 0
+        assert sorted(worker.engine.ledger._free) == list(range(CAPACITY)), "each place is free once"
     (dead,) = inbox.rows("select * from holdfast.outbox where status = 'dead_letter'")
     assert (dead["data"], dead["last_error"], dead["attempts"]) == ({"n": 2}, "DataError: cannot be read", 2)
 

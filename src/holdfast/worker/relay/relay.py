@@ -213,6 +213,9 @@ class Relay:
         """Send these, and settle each. False if the connection was lost."""
         for claim in claims:
             self.in_flight.add(claim)
+        return await self._send_in_flight(claims)
+
+    async def _send_in_flight(self, claims: Sequence[Claim]) -> bool:
         try:
             if len(claims) == 1 and self._losses.suspicious(claims[0].id):
                 async with self._alone:
@@ -230,12 +233,12 @@ class Relay:
         except Exception as error:
             # Not an outage: the server rejected a statement. One bad row must not hold up the others.
             left = self.in_flight.left(claims)
-            if len(left) > 1:
-                for claim in left:
-                    if not await self._send([claim]):
-                        return False
-            elif left:
+            if len(left) == 1:
                 self.in_flight.end(left[0], self._failed(left[0], type(error).__name__, str(error)))
+                return True
+            for claim in left:
+                if self.in_flight.left([claim]) and not await self._send_in_flight([claim]):
+                    return False
             return True
 
     async def _fan_out(self, claims: Sequence[Claim]) -> Sequence[Claim]:
@@ -301,14 +304,17 @@ class Relay:
         # The next one of each before the second of any: if they are large, all convoys get shorter.
         in_rounds = [claim for round in zip_longest(*behind) for claim in round if claim is not None]
         found = {message.delivery: message for message in await self._load(claims, in_rounds)}
-        for head, rows in zip(heads, behind, strict=True):
-            self._convoys.form(head, rows, found)
+        rows_behind = {head.id: rows for head, rows in zip(heads, behind, strict=True)}
+        # Those that have ended meanwhile, because an older claim of the row did, have no slot and send nothing.
+        claims = self.in_flight.left(claims)
+        for claim in claims:
+            self._convoys.form(claim, rows_behind.get(claim.id, ()), found)
         return [found[claim.id] for claim in claims if claim.id in found]
 
     async def _load(self, claims: Sequence[Claim], behind: Sequence[Claim] = ()) -> list[Message]:
         """Load the events of these rows, which are in flight, and then those of rows behind them."""
         found = [(claim, read(claim)) for claim in claims]
-        for claim in (claim for claim, delivery in found if delivery is None):
+        for claim in self.in_flight.left([claim for claim, delivery in found if delivery is None]):
             self.in_flight.end(claim, UNREADABLE)
         claims = [claim for claim, delivery in found if delivery is not None]
         if not claims:

@@ -157,6 +157,15 @@ async def test_events_are_listed_with_their_deliveries(hf: Holdfast, inbox: Inbo
     assert "There is no event" in str(missing.exception or missing.output)
 
 
+def test_events_of_one_millisecond_are_listed_in_their_order(inbox: Inbox, command: Any) -> None:
+    """The rest of their ids is random."""
+    ids = ["019e0000-0000-7000-8000-00000000000" + end for end in "2713"]
+    for id in ids:
+        inbox.rows("select holdfast.publish('order.paid', '{}', id => %s)", id)
+    listed = json.loads(command("list", "--json").output)
+    assert [row["id"] for row in listed] == ids[::-1]
+
+
 async def test_replays_from_the_command_line(hf: Holdfast, inbox: Inbox, sink: Sink, command: Any) -> None:
     hf.relay("order.*", to=sink, name="bus")
     made = [str((await hf.publish("order.paid", {"n": n})).id) for n in range(5)]

@@ -1,5 +1,6 @@
 """Make the tables and plots of docs/performance.md from one run: `python -m bench.document docs/bench.json`.
 
+Axes that were measured apart are in files beside it, `bench-NAME.json`, and take the place of those of the run.
 The text between `<!-- bench: NAME -->` and `<!-- /bench -->` is generated here; everything else is written by hand.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from . import plots
 from .figures import OURS, YARDSTICKS, Figure, Results, number
 from .paces import BURSTS, PACES
+from .relay.cases import KEYS, RATES, rate_case
 from .workflows.cases import CASES
 
 _PLACE = re.compile(r"(<!-- bench: (?P<name>[\w-]+) -->\n).*?(<!-- /bench -->)", re.S)
@@ -35,6 +37,8 @@ COLUMNS = (
 
 def _conditions(results: Results) -> Iterable[str]:
     yield f"From one run: {results.under()}."
+    for axes, conditions in results.apart.items():
+        yield f"From another run, the axis {axes}: {conditions}."
 
 
 def _targets(results: Results) -> Iterable[str]:
@@ -95,13 +99,23 @@ def _workflows(results: Results) -> Iterable[str]:
     return _table(("instances/s", *(case.words for case in CASES)), rows) if rows else (_UNMEASURED,)
 
 
+def _relay(results: Results) -> Iterable[str]:
+    rows = []
+    for destination in RATES:
+        found = [results.find("relay", rate_case(destination, ordered)) for ordered in (False, True)]
+        if any(found):
+            rows.append((destination, *(_value(figure) if figure else "–" for figure in found)))
+    return _table(("to", "free", f"ordered, {KEYS} keys"), rows) if rows else (_UNMEASURED,)
+
+
 def _both(half: Figure | None, most: Figure | None) -> str:
     return f"{number(half.median)} / {number(most.median)}" if half and most else "–"
 
 
 def _others(results: Results) -> Iterable[str]:
     """What has no target and is in no other table, of ours and the yardsticks."""
-    elsewhere = {(axis, case) for _, axis, case in COLUMNS} | {("workflows", case.name) for case in CASES}
+    elsewhere = {(axis, name) for _, axis, name in COLUMNS} | {("workflows", each.name) for each in CASES}
+    elsewhere |= {("relay", rate_case(destination, ordered)) for destination in RATES for ordered in (False, True)}
     rows = [
         (figure.axis, _whose(figure) + figure.name, _value(figure), str(len(figure.values)))
         for figure in results.figures
@@ -130,7 +144,7 @@ def _plots(results: Results) -> Iterable[str]:
 PARTS: dict[str, Callable[[Results], Iterable[str]]] = {
     "conditions": _conditions, "targets": _targets, "peers": _peers, "pinned": _pinned, "others": _others,
     "settings": _settings, "plots": _plots, "paces": _paces, "bursts": _bursts,
-    "workflows": _workflows,
+    "workflows": _workflows, "relay": _relay,
 }  # fmt: skip
 
 
@@ -149,6 +163,8 @@ def render(page: str, results: Results) -> str:
 def files(figures: Path) -> dict[Path, str]:
     """Return the expected content of the page and the plots for these figures."""
     results = Results.read(figures)
+    for apart in sorted(figures.parent.glob(f"{figures.stem}-*.json")):
+        results.take(Results.read(apart))
     page = figures.with_name("performance.md")
     drawn = {figures.parent / "plots" / name: text for name, text in plots.draw(results).items()}
     return {page: render(page.read_text(encoding="utf-8"), results), **drawn}

@@ -104,6 +104,8 @@ class Results:
     failures: dict[str, str] = field(default_factory=dict)
     """Axes that could not be measured, and why."""
     conditions: str = ""
+    apart: dict[str, str] = field(default_factory=dict)
+    """Axes that are from another run, and its conditions."""
     beside: Sequence[str] = ()
     """Peers that take part in this run: what is measured in turns with them is left to that."""
     load: float = field(default_factory=lambda: os.getloadavg()[0])
@@ -168,6 +170,13 @@ class Results:
     def under(self) -> str:
         """Under which conditions: those of a file that was read, else of this machine."""
         return self.conditions or f"{self.size} size; {machine(self.server, self.load)}; median (least–most)"
+
+    def take(self, other: Results) -> None:
+        """Have the axes of another run in place of these."""
+        axes = list(dict.fromkeys(figure.axis for figure in other.figures))
+        self.figures = [*(figure for figure in self.figures if figure.axis not in axes), *other.figures]
+        self.settings |= other.settings
+        self.apart[", ".join(axes)] = other.under()
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -20,14 +20,10 @@ from ..ground import Ground, connected, settle
 from ..processes import check_workers, family, memory, worker
 from .app import PLACE, TYPE
 from .brokers import Destination, NotThere, started
+from .cases import KEYS, RATES, rate_case
 
 BODY = {"note": "x" * 270, "order_id": 9182}
 """About 300 bytes."""
-RATES: dict[str, tuple[float, float | None]] = {
-    "nats": (8_000, 5_000), "rabbitmq": (3_000, 2_000), "redis": (4_000, None), "webhooks": (2_000, None),
-}  # fmt: skip
-"""Targets in events a second: free, and ordered with 100 keys."""
-KEYS = 100
 PATIENCE = 120.0
 GROWTH = 32.0
 """Most MiB by which the worker may grow in an outage."""
@@ -53,7 +49,7 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
                     rates = [await _drain(ground, destination, kind, events, keyed) for _ in range(3 if full else 2)]
                     what = f"{events:,} events to {kind}{words}, confirmed"
                     goal = at_least(target) if target is not None else None
-                    results.add("relay", what, "events/s", rates, goal, case=f"rate.{kind}{'.ordered' * keyed}")
+                    results.add("relay", what, "events/s", rates, goal, case=rate_case(kind, keyed))
                 if kind == "nats":
                     await _lag(ground, results, destination, 30 if full else 10)
                     await _outage(ground, results, destination, 60 if full else 15)

@@ -15,13 +15,15 @@ from bench.paces import BURSTS, PACES
 from bench.workflows.cases import CASES
 
 FIGURES = ROOT / "docs" / "bench.json"
+ALL = sorted((ROOT / "docs").glob("bench*.json"))
+"""Those of the run, and those that were measured apart."""
 
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
     """The figures, page and plots, to be changed."""
-    for name in ("bench.json", "performance.md"):
-        shutil.copy(ROOT / "docs" / name, tmp_path / name)
+    for path in (*ALL, ROOT / "docs" / "performance.md"):
+        shutil.copy(path, tmp_path / path.name)
     shutil.copytree(ROOT / "docs" / "plots", tmp_path / "plots")
     return tmp_path / "bench.json"
 
@@ -35,8 +37,9 @@ def test_every_part_is_on_the_page() -> None:
     assert {f"<!-- bench: {name} -->" for name in document.PARTS} <= set(page.splitlines())
 
 
-def test_the_committed_medians_are_those_of_the_values() -> None:
-    for figure in json.loads(FIGURES.read_text(encoding="utf-8"))["figures"]:
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_the_committed_medians_are_those_of_the_values(path: Path) -> None:
+    for figure in json.loads(path.read_text(encoding="utf-8"))["figures"]:
         assert figure["median"] == statistics.median(figure["values"]), figure["name"]
 
 
@@ -115,6 +118,31 @@ def test_workflows_have_a_table_and_plots() -> None:
     assert "| holdfast | 8,000 | 8,000 | 1,600 | 1,600 |\n| dbos | 130 | 130 | 26.0 | 26.0 |" in text
     assert plots.draw(made).keys() == {"workflows-1.svg", "workflows-5.svg"}
     assert "no-op step" not in document.render("<!-- bench: others -->\n<!-- /bench -->", made)
+
+
+def test_events_have_a_table_by_destination() -> None:
+    made = Results("reduced")
+    made.add("relay", "to nats", "events/s", [20_000, 22_000], at_least(8_000), case="rate.nats")
+    made.add("relay", "to nats, ordered", "events/s", [17_000], at_least(5_000), case="rate.nats.ordered")
+    made.add("relay", "to redis, ordered", "events/s", [20_000], case="rate.redis.ordered")
+    made.add("relay", "lag, median", "ms", [2], case="lag.p50")
+    text = document.render("<!-- bench: relay -->\n<!-- /bench -->\n", made)
+    assert "| nats | 21,000 events/s (20,000–22,000) | 17,000 events/s |\n| redis | – | 20,000 events/s |" in text
+    others = document.render("<!-- bench: others -->\n<!-- /bench -->", made)
+    assert "lag, median" in others and "redis" not in others
+
+
+def test_an_axis_that_was_measured_apart_takes_the_place_of_the_same_in_the_run(copied: Path) -> None:
+    apart = Results("reduced", conditions="on another day")
+    apart.add("wake", "measured apart", "µs", [1.5], case="apart")
+    apart.settings["peer"] = "as its page says"
+    apart.write(copied.with_name("bench-wake.json"))
+    page = document.files(copied)[copied.with_name("performance.md")]
+    assert "From another run, the axis wake: on another day.\n" in page
+    assert [line for line in page.splitlines() if line.startswith("| wake |")] == [
+        "| wake | measured apart | 1.50 µs | 1 |"
+    ]
+    assert "- **peer**: as its page says\n" in page and "| drain |" in page
 
 
 def test_a_goal_that_failed_says_so() -> None:

@@ -1,8 +1,21 @@
 """`holdfast endpoint …`."""
 
+import asyncio
 import re
+from collections import Counter
 
-from tests.cli.conftest import Shell
+import pytest
+from standardwebhooks.webhooks import Webhook
+from tests.cli.conftest import Answer, Shell
+from tests.support.waiting import until
+from tests.support.workers import Inbox
+from tests.webhooks.servers import Behaviour, answering, serving
+
+from holdfast import Holdfast
+from holdfast.webhooks import Webhooks, fanning
+from holdfast.webhooks.fanning import QUEUE
+
+LOCAL = ("--allow-http", "--allow-private", "--any-port")
 
 
 def test_the_life_of_an_endpoint(shell: Shell) -> None:
@@ -70,3 +83,68 @@ def test_a_test_and_mistakes(shell: Shell) -> None:
     missing = shell("endpoint", "show", "00000000-0000-7000-8000-000000000000")
     assert (missing.code, "There is no endpoint" in missing.err) == (1, True)
     assert "expected an endpoint id" in shell("endpoint", "show", "nightly").err
+
+
+async def test_what_is_held_replayed_and_recovered_arrives_under_its_own_id(
+    shell: Shell, hf: Holdfast, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three events and a dead letter, sent by a worker to an HTTP server."""
+    says: list[Behaviour] = [answering(204)]
+    received: Counter[str] = Counter()
+
+    async def run(*words: str) -> Answer:
+        answer = await asyncio.to_thread(shell, *words)
+        assert answer.code == 0, answer.all
+        return answer
+
+    def rows(status: str) -> dict[str, int]:
+        found = inbox.rows("select queue, count(*) as n from holdfast.inbox where status::text = %s group by 1", status)
+        return {row["queue"]: row["n"] for row in found}
+
+    async def arrived(*ids: str) -> None:
+        """These and nothing else have come since the last time, and all of it is signed."""
+        received.update(ids)
+        await until(lambda: len(server.requests) >= received.total())
+        await until(lambda: rows("pending") == rows("processing") == {})
+        assert Counter(each.headers["webhook-id"] for each in server.requests) == received
+        for each in server.requests:
+            Webhook(added["secret"]).verify(each.body, each.headers)
+
+    hf.relay("*", to=Webhooks(allow_private=True, allow_http=True, ports=None), name="webhooks")
+    async with serving(lambda *request: says[0](*request)) as server:
+        added = (await run("endpoint", "add", server.url, *LOCAL, "--json")).json
+        id = added["id"]
+        async with hf.worker(lease=30, housekeeping=0.2, poll=0.05):
+            await hf.pause(QUEUE)  # the worker fans out, and sends nothing yet
+            made = [str((await hf.publish("order.paid", {"n": n})).id) for n in range(3)]
+            await until(lambda: rows("pending") == {QUEUE: 3})
+            assert "paused; 3 events wait." in (await run("endpoint", "pause", id, "--yes")).out
+            await hf.resume(QUEUE)
+            assert (rows("pending"), server.requests) == ({f"hold.{id}": 3}, [])
+            assert "active; 3 events had waited" in (await run("endpoint", "resume", id)).out
+            await arrived(*made)
+            attempts = (await run("endpoint", "attempts", id, "--json")).json
+            assert sorted((each["event"], each["attempt"], each["status"], each["delivered"]) for each in attempts) == [
+                (event, 1, 204, True) for event in sorted(made)
+            ]
+
+            one = await run("endpoint", "replay", id, "--event", made[1], "--yes", "--json")
+            assert one.json == {"endpoint": id, "events": 1, "dry_run": False}
+            await arrived(made[1])
+            all_ = await run("endpoint", "replay", id, "--since", "1h", "--yes")
+            assert "3 events are sent to it once more" in all_.out
+            await arrived(*made)
+            along = await run("outbox", "replay", "--route", "webhooks", "--event", made[2], "--yes")
+            assert "1 event is delivered once more along webhooks" in along.out
+            await arrived(made[2])
+
+            monkeypatch.setattr(fanning, "ATTEMPTS", 1)
+            says[0] = answering(500)
+            lost = str((await hf.publish("order.paid", {"n": 3})).id)
+            await arrived(lost)
+            assert rows("dead_letter") == {QUEUE: 1}
+            says[0] = answering(204)
+            recovered = await run("endpoint", "recover", id, "--since", "1h", "--yes")
+            assert "1 dead letter is sent again, and 0 events that it missed" in recovered.out
+            await arrived(lost)
+            assert rows("dead_letter") == {}

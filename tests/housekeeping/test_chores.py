@@ -10,15 +10,18 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from tests.housekeeping.conftest import Keep
+from tests.housekeeping.conftest import AT_ONCE, Keep
 from tests.housekeeping.rows import claimed, put
 from tests.support.inbox import Session, until_waiting
 from tests.support.pooler import direct
 from tests.support.workers import Inbox
+from tests.workflow.flows import child_step, declare, park, started
 
 from holdfast.db.database import Database
 from holdfast.housekeeping import chores
+from holdfast.housekeeping.chores import Chore
 from holdfast.housekeeping.loop import Housekeeper
+from holdfast.model.flow import Parked
 from holdfast.model.occurrences import Occurrences, Subscriber, Swept
 from holdfast.worker.log_lines import LogLines
 
@@ -512,3 +515,26 @@ async def test_rows_of_a_queue_that_is_not_owned_any_more_are_everyones(inbox: I
     put(inbox, owned=True)
     assert (await house.round())["disown"] == 1
     assert inbox.one("select owned from holdfast.inbox") is False
+
+
+async def test_a_run_looks_at_some_children_and_the_next_one_goes_on_there(
+    one: Session, keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On whatever host; and after the last of them, from the first one on."""
+    monkeypatch.setattr(chores, "BATCH", 2)
+    monkeypatch.setattr(chores, "MOST_CHILDREN", 4)
+    await declare(one)
+    parent = await started(one)
+    begun = [child_step(n) for n in range(10)]
+    await park(one, parent, Parked(0, ("child:child#0",), tuple(begun), left=10))
+    await one.connection.execute("delete from holdfast.inbox where kind = 'job'")  # they ended, and told nobody
+
+    async def told() -> int:
+        return (await keep(AT_ONCE, 0, [Chore("children", 0, chores.children)]).round())["children"]
+
+    assert [await told() for _ in range(4)] == [4, 4, 2, 0]
+    await one.connection.execute(
+        "update holdfast.steps set status = 'open'"
+        " where child_id = (select min(child_id::text)::uuid from holdfast.steps)"
+    )
+    assert [await told() for _ in range(3)] == [0, 0, 1]

@@ -1,6 +1,7 @@
 """Routes, events and replays, as operators see them."""
 
 import json
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,6 +10,7 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 from tests.outbox.conftest import Sink
+from tests.support.pages import ROOT, blocks
 from tests.support.waiting import until
 from tests.support.workers import Inbox
 
@@ -140,6 +142,8 @@ async def test_events_are_listed_with_their_deliveries(hf: Holdfast, inbox: Inbo
     assert [row["id"] for row in rows] == [str(alone.id), str(made[1].id), str(made[0].id)]
     assert [row["deliveries"] for row in rows] == [[], ["bus: dead_letter"], ["bus: completed"]]
     assert "no route" in command("list").output
+    (query,) = (block.text for block in blocks(ROOT / "docs" / "outbox.md") if "and not exists" in block.text)
+    assert [row["id"] for row in inbox.rows(query)] == [alone.id]
     assert len(json.loads(command("list", "--json", "--type", "order.*", "--limit", "1").output)) == 1
     shown = command("show", str(made[1].id)).output
     assert "dead letter after 1 of 1 attempts: Refused: no ·[31m such queue" in shown
@@ -153,9 +157,19 @@ async def test_events_are_listed_with_their_deliveries(hf: Holdfast, inbox: Inbo
     assert "There is no event" in str(missing.exception or missing.output)
 
 
-def test_replays_from_the_command_line(hf: Holdfast, inbox: Inbox, sink: Sink, command: Any) -> None:
+def test_events_of_one_millisecond_are_listed_in_their_order(inbox: Inbox, command: Any) -> None:
+    """The rest of their ids is random."""
+    ids = ["019e0000-0000-7000-8000-00000000000" + end for end in "2713"]
+    for id in ids:
+        inbox.rows("select holdfast.publish('order.paid', '{}', id => %s)", id)
+    listed = json.loads(command("list", "--json").output)
+    assert [row["id"] for row in listed] == ids[::-1]
+
+
+async def test_replays_from_the_command_line(hf: Holdfast, inbox: Inbox, sink: Sink, command: Any) -> None:
     hf.relay("order.*", to=sink, name="bus")
-    (first, *_) = publish(hf, 5)
+    made = [str((await hf.publish("order.paid", {"n": n})).id) for n in range(5)]
+    first = made[0]
     waiting = "select count(*) from holdfast.inbox"
     assert (
         "5 events would be delivered once more along bus"
@@ -168,9 +182,11 @@ def test_replays_from_the_command_line(hf: Holdfast, inbox: Inbox, sink: Sink, c
     assert "5 events are" in command("replay", "--route", "bus", "--since", "2020-01-31T03:00Z", "--yes").output
     assert (
         "1 event is delivered once more along bus"
-        in command("replay", "--route", "bus", "--event", str(first.id), "--yes").output
+        in command("replay", "--route", "bus", "--event", first, "--yes").output
     )
     assert inbox.one(waiting) == 11
+    await work(hf, sink, 11)
+    assert Counter(message.event_id for message in sink.messages) == Counter([*made, *made, first])
     assert command("replay", "--route", "bus", "--yes").exit_code == 2
     assert "such as 2026-01-31T03:00Z" in command("replay", "--route", "bus", "--since", "yesterday").output
 

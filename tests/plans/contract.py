@@ -236,7 +236,7 @@ HOT: dict[str, Expected] = {
     "housekeeping/due": Expected({"chores_pkey": "name"}, [(["sweep", "bury"], [10.0, 10.0], [10.0, 10.0])]),
     "housekeeping/take": Expected({}, [("lock",)]),
     "housekeeping/turn": Expected({"chores_pkey": "name"}, [("sweep", 10.0, 10.0, None)]),
-    "housekeeping/done": Expected({}, [("sweep", RECENT, 5, False, 10.0)]),
+    "housekeeping/done": Expected({}, [("sweep", RECENT, 5, False, 10.0, None)]),
     "housekeeping/failed": Expected({}, [("sweep", "why", 10.0)]),
     "housekeeping/sweep": Expected(
         {"idx_inbox_stale_processing": "lease_expires_at>= id", **PKEY}, [(RECENT, LOWEST, LATER, 1000)], sorts=True

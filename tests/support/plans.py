@@ -109,10 +109,14 @@ async def observer(url: str, *, worker: bool, generic: bool) -> AsyncIterator[Ob
         await connection.close(timeout=10)
 
 
-async def run_explained(session: Session, name: str, *arguments: Any) -> Plan:
-    """Run the statement, roll it back, and tell what it touched."""
-    sql = f"explain (analyze, buffers, timing off, format json) {session.database.sql('inbox', name)}"
+async def run_explained(session: Session, name: str, *arguments: Any, before: str = "") -> Plan:
+    """Run a statement, such as `housekeeping/sweep`, or one of the inbox, after `before`; roll all of it back, and tell
+    what it touched."""
+    room, _, file = name.rpartition("/")
+    sql = f"explain (analyze, buffers, timing off, format json) {session.database.sql(room or 'inbox', file)}"
     async with _as_a_worker(session):
+        if before:
+            await session.connection.execute(before)
         text = await session.connection.fetchval(sql, *arguments)
     return Plan(json.loads(text)[0]["Plan"])
 

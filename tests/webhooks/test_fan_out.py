@@ -37,6 +37,7 @@ async def test_each_endpoint_that_wants_it_gets_one(outbox: Outbox) -> None:
     archived = await outbox.session.archived(done.done[0])
     assert archived is not None and archived["status"] == "completed"
     assert json.loads(archived["result"]) == {"deliveries": 2}
+    assert {row["created_at"] for row in rows} == {archived["created_at"]}, "the lag counts from the publish call"
 
 
 async def test_tenants(outbox: Outbox) -> None:

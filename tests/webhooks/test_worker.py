@@ -12,6 +12,7 @@ from tests.webhooks.servers import answering, serving
 
 from holdfast import Holdfast
 from holdfast.cli import cli
+from holdfast.outbox import operating
 from holdfast.webhooks import Webhooks
 from holdfast.webhooks.schedule import DELAYS
 
@@ -45,7 +46,14 @@ async def test_each_endpoint_gets_what_it_wants_signed(hf: Holdfast, inbox: Inbo
         assert request.headers["webhook-id"] == str(made.id)
         Webhook(first.secret).verify(request.body, request.headers)
         attempts = await hf.endpoint_attempts(first.id)
+        (route,) = await operating.routes(hf._calls)
     assert [(each.delivered, each.status) for each in attempts] == [(True, 204)]
+    (lags,) = inbox.rows(
+        "select count(*) as n, min(extract(epoch from lag))::float8 as least, max(extract(epoch from lag))::float8"
+        " as most from holdfast.outbox where endpoint is not null"
+    )
+    assert route["delivered"] == lags["n"] == 2, "the third event was fanned out, and no endpoint wanted it"
+    assert lags["least"] - 0.05 <= route["lag_p50"] <= route["lag_p99"] <= lags["most"] + 0.05
 
 
 async def test_a_paused_endpoint_holds_its_deliveries_and_gets_them_later(hf: Holdfast, inbox: Inbox) -> None:

@@ -54,8 +54,9 @@ def routes(as_json: bool, schema: str) -> None:
 def lag(as_json: bool, schema: str) -> None:
     """Show how long deliveries take, by route.
 
-    Seconds from the publication of an event to its delivery, in the last 5 minutes. OLDEST is how long the oldest
-    delivery that is due has waited.
+    Seconds from the call that published or replayed an event until its confirmation is stored, in the last 5
+    minutes. A transaction that stays open after the call makes them more. OLDEST is how long the oldest delivery
+    that is due has waited.
     """
     names = ("name", "waiting", "oldest", "delivered", "lag_p50", "lag_p99")
     rows = [{name: row[name] for name in names} for row in run(schema, lambda app: operating.routes(app._calls))]
@@ -74,7 +75,10 @@ def lag(as_json: bool, schema: str) -> None:
 @json_option
 @schema_option
 def list_(types: tuple[str, ...], limit: int, as_json: bool, schema: str) -> None:
-    """List the newest events, and what became of their deliveries."""
+    """List the newest events, and what became of their deliveries.
+
+    'no route': no route took it when it was published, or its deliveries are older than archive_days.
+    """
     rows = run(schema, lambda app: operating.recent(app._calls, types, limit))
     if as_json:
         print_json(rows)

@@ -34,6 +34,8 @@ BURST = 10
 """Dead letters of one error group in a minute that are noted."""
 MOST_DEAD = 10_000
 """Dead letters that are looked at, at most."""
+MOST_CHILDREN = 100_000
+"""Children that a run of the chore `children` looks at."""
 MOST_BURSTS = timedelta(hours=1)
 """How far back bursts are looked for, if housekeeping has not run for longer."""
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
@@ -51,6 +53,8 @@ class Turn(msgspec.Struct, frozen=True):
     """The database's time, from an answer that was not late."""
     rest: Any = None
     """Where the previous batch of the same run ended; None: this is the first."""
+    mark: str | None = None
+    """What the last batch has stored for the next one, on whatever host that runs."""
 
     async def run(self, name: str, *arguments: Any) -> list[Any]:
         return list(await self.connection.fetch(self.database.sql("housekeeping", name), *arguments, timeout=60))
@@ -60,7 +64,9 @@ class Done(msgspec.Struct, frozen=True):
     rows: int
     floor: datetime | None = None
     rest: Any = None
-    """Where the next batch continues; None: nothing is left."""
+    """Where the next batch continues; None: nothing is left to this run."""
+    mark: str | None = None
+    """What is stored for the next batch: the next run continues there, too."""
 
 
 class Chore(msgspec.Struct, frozen=True):
@@ -192,7 +198,15 @@ async def instances(turn: Turn) -> Done:
 
 
 async def children(turn: Turn) -> Done:
-    return await _prune(turn, {"tell_missed": _LOWEST})
+    """Look for children that have ended unheard. A run looks at some of them, and the next one goes on there.
+
+    Such a child is rare, and those that steps name may be millions.
+    """
+    looked: int = (turn.rest or 0) + BATCH
+    ((told, last),) = await turn.run("tell_missed", BATCH, UUID(turn.mark) if turn.mark else _LOWEST)
+    if last is None:
+        return Done(told)
+    return Done(told, rest=looked if looked < MOST_CHILDREN else None, mark=str(last))
 
 
 async def gauges(turn: Turn) -> Done:

@@ -180,17 +180,18 @@ class Housekeeper:
         held_up = self._note_answer(asked)
         if not rows:
             return None
-        floor, now, server, up = rows[0]
+        floor, now, server, up, mark = rows[0]
         if self._note_server(server) or (chore.recovers and (held_up or up < self._grace)):
             if chore.recovers:
                 self._occurrences.chore_postponed(chore.name, self._grace)
             return None
-        return Turn(connection, self._database, self._occurrences, floor, now, run.rest if run else None)
+        return Turn(connection, self._database, self._occurrences, floor, now, run.rest if run else None, mark)
 
     async def _note(self, connection: Connection, chore: Chore, done: Done, rows_before: int) -> datetime:
         noted_at: datetime = await connection.fetchval(
             self._database.sql("housekeeping", "done"),
             chore.name, done.floor, rows_before + done.rows, done.rest is not None, self._every(chore),
+            done.mark,
         )  # fmt: skip
         return noted_at
 

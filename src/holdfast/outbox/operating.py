@@ -33,18 +33,17 @@ async def routes(
 
 
 def _route(row: dict[str, Any], waiting: Mapping[str, Any], lately: Mapping[str, Any]) -> dict[str, Any]:
-    queues = [name for name in {*waiting, *lately} if name == row["queue"] or name.startswith(f"{row['queue']}.")]
-    depth = [waiting[name] for name in queues if name in waiting]
-    ended = [lately[name] for name in queues if name in lately]
-    main = max(ended, key=lambda each: int(each["deliveries"]), default=None)
+    depth = [waiting[name] for name in waiting if name == row["queue"] or name.startswith(f"{row['queue']}.")]
+    # A row of the route to webhooks is no delivery: it becomes those to endpoints.
+    ended = lately.get(f"{row['queue']}.endpoints" if row["name"] == "webhooks" else row["queue"])
     return {
         **row,
         "waiting": sum(each["pending"] + each["blocked"] + each["processing"] for each in depth),
         "dead_letters": sum(each["dead_letters"] for each in depth),
         "oldest": max((each["claim_age"] or 0.0 for each in depth), default=0.0),
-        "delivered": main["deliveries"] if main else 0,
-        "lag_p50": main["half"] if main else None,
-        "lag_p99": main["most"] if main else None,
+        "delivered": ended["deliveries"] if ended else 0,
+        "lag_p50": ended["half"] if ended else None,
+        "lag_p99": ended["most"] if ended else None,
         "paused_at": next((each["paused_at"] for each in depth if each["queue"] == row["queue"]), None),
     }
 

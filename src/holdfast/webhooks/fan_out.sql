@@ -8,9 +8,11 @@
 -- Index    the primary keys; of events, that of the day's partition.
 -- The locks draw the xid before the clock is read: the claim floor needs it (see inbox/enqueue.sql). A delivery has always the
 -- same id, so whatever fans out twice adds nothing. Keys are those of one endpoint: a failing one must not hold up another.
+-- The lag of a delivery counts from the publish call, or that of the replay: it is created when the row of the route was.
 with held as materialized (
     select i.id, i.seq, (i.payload ->> 'event'::text)::uuid as event, i.payload ->> 'on'::text as "on",
-           coalesce((i.payload ->> 'replay'::text)::int, 0) as replay, i.payload, i.lease_expires_at
+           coalesce((i.payload ->> 'replay'::text)::int, 0) as replay, i.payload,
+           i.created_at, i.lease_expires_at
     from unnest($1::uuid[], $2::bigint[]) as h (id, generation)
     join holdfast.inbox i on i.id = any (array[h.id])
     where i.claimed_by = $3
@@ -20,7 +22,7 @@ with held as materialized (
     for update of i
 ),
 event as materialized (
-    select h.id, h.seq, h.event, h.replay, h.payload, h.lease_expires_at, e.type, e.key, e.tenant
+    select h.id, h.seq, h.event, h.replay, h.payload, h.created_at, h.lease_expires_at, e.type, e.key, e.tenant
     from held h
     cross join lateral (
         select e.type, e.key, e.tenant
@@ -42,10 +44,10 @@ endpoint as materialized (
 made as (
     insert into holdfast.inbox (
         id, partition_key, partition_bucket, kind, payload, queue, priority, available_at, max_attempts, payload_version, ordered,
-        skips, owned)
+        skips, owned, created_at)
     select d.id, k.key, holdfast.bucket(k.key), '@deliver', e.payload || pg_catalog.jsonb_build_object('endpoint', p.id),
            case p.status when 'active' then 'out.webhooks.endpoints' else 'hold.' || p.id::text end,
-           1, clock_timestamp(), $4::int, 1, p.ordered and e.key is not null, false, false
+           1, clock_timestamp(), $4::int, 1, p.ordered and e.key is not null, false, false, e.created_at
     from event e
     join endpoint p
       on (p.tenant in ('*', e.tenant) or p.tenant is null and e.tenant is null) and holdfast.matches(e.type, p.types)

@@ -1,5 +1,7 @@
 -- Deliveries that were confirmed within these seconds, by queue, and their lag in seconds: of half of them, of 99 %, and the
--- longest. Reads the last pages of today's archive, as ended_lately does: "pages" at most, and one of each leaf.
+-- longest. The lag counts from the call that published or replayed the event until the confirmation is stored. When that
+-- call's transaction commits is stored nowhere, so one that stays open makes the lag longer.
+-- Reads the last pages of today's archive, as ended_lately does: "pages" at most, and one of each leaf.
 create or replace function holdfast.delivered_lately(within float8, pages int)
     returns table (queue text, deliveries bigint, half float8, most float8, longest float8)
     language plpgsql volatile

@@ -136,7 +136,7 @@ class _Nothing:
 
     draining = cancelled = False
 
-    def record(self, records: Sequence[StepRecord]) -> Awaitable[Standing]:
+    def record(self, records: Sequence[StepRecord], alone: bool) -> Awaitable[Standing]:
         return self._stop()
 
     async def call(self, call: StepCall) -> Any:

@@ -153,7 +153,7 @@ class Worker:
     def cancelled(self) -> bool:
         return self._instance.noticed
 
-    def record(self, records: Sequence[StepRecord]) -> Awaitable[Standing]:
+    def record(self, records: Sequence[StepRecord], alone: bool) -> Awaitable[Standing]:
         return self._record(records)
 
     async def _record(self, records: Sequence[StepRecord]) -> Standing:

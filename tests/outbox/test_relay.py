@@ -18,10 +18,11 @@ from holdfast import Backoff, ConfigurationError, Holdfast
 from holdfast.inbox.claimer import Claimer
 from holdfast.loading import served
 from holdfast.model.event import Delivered, Message, Refused, Verdict
-from holdfast.model.occurrences import Occurrences
+from holdfast.model.occurrences import Occurrences, Subscriber
 from holdfast.outbox import loading
 from holdfast.worker.embedded import EmbeddedWorker
 from holdfast.worker.leases.ledger import CAPACITY
+from holdfast.worker.relay import connection as connecting
 from holdfast.worker.relay import relay
 from holdfast.worker.relay.connection import Connection
 from holdfast.worker.settings import WorkerSettings
@@ -507,3 +508,42 @@ async def test_the_pause_between_two_tries_grows_and_has_a_limit(sink: Sink, fai
     connection._failures = failures
     assert 0 < connection._longer() <= 10
     assert failures < 10 or connection._longer() > 5
+
+
+class Said(Subscriber):
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def connection_lost(self, route: str, destination: str, rows: int, error: BaseException) -> None:
+        self.words.append("lost")
+
+    def destination_away(self, route: str, destination: str, error: Exception) -> None:
+        self.words.append("away")
+
+    def destination_back(self, route: str, destination: str) -> None:
+        self.words.append("back")
+
+
+async def test_an_outage_is_reported_once_however_often_it_connects_in_between(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "backoff", lambda failures: 0.0)
+    said = Said()
+    connection = Connection("bus", sink, Occurrences(said), asyncio.Event())
+
+    async def opens() -> bool:
+        opened = await connection.open()
+        await connection.close()
+        return opened
+
+    for _ in range(3):  # it breaks with each message
+        assert await opens()
+        connection.lost(1, ConnectionResetError())
+    assert said.words == ["lost", "back"]
+    sink.away = True
+    assert not await opens() and not await opens()
+    sink.away = False
+    assert await opens() and await opens()
+    connection.works()
+    connection.lost(1, ConnectionResetError())
+    assert said.words == ["lost", "back", "away", "back", "lost"]

@@ -58,7 +58,7 @@ class Undo(NamedTuple):
     result: Any
 
 
-class StepCall(msgspec.Struct, frozen=True):
+class StepCall(msgspec.Struct, frozen=True, gc=False):
     """A step that is to be run now. A struct, because every step makes one."""
 
     function: StepFunction
@@ -85,8 +85,8 @@ class Journal(Protocol):
     def cancelled(self) -> bool:
         """Has the worker heard that the instance was cancelled? A record may say so earlier."""
 
-    def record(self, records: Sequence[StepRecord]) -> Awaitable[Standing]:
-        """Make these durable. Raises LeaseLost."""
+    def record(self, records: Sequence[StepRecord], alone: bool) -> Awaitable[Standing]:
+        """Make these durable. Raises LeaseLost. `alone`: nothing else of this instance goes on meanwhile."""
 
     async def call(self, call: StepCall) -> Any:
         """Run the function; the result, or what it raises; `Timeout` if it took too long."""
@@ -288,7 +288,7 @@ class Machine(Branches):
         """Begin to write what is queued."""
         records, self.unwritten = self.unwritten, []
         self.stored = True
-        answer = self.journal.record(records)
+        answer = self.journal.record(records, alone=self.active == 1)
         flush = self._flush = answer if isinstance(answer, asyncio.Future) else asyncio.ensure_future(answer)
         return flush
 

@@ -56,7 +56,7 @@ class NewChild(msgspec.Struct, frozen=True):
     headers: dict[str, str] | None = None
 
 
-class StepRecord(msgspec.Struct, omit_defaults=True):
+class StepRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """A step to be written: new, or an open one whose state has changed. The names are those of record_steps.sql."""
 
     name: str

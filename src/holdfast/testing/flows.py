@@ -127,11 +127,11 @@ class _Watched:
     def cancelled(self) -> bool:
         return self._journal.cancelled
 
-    def record(self, records: Sequence[StepRecord]) -> Awaitable[Standing]:
-        return self._record(records)
+    def record(self, records: Sequence[StepRecord], alone: bool) -> Awaitable[Standing]:
+        return self._record(records, alone)
 
-    async def _record(self, records: Sequence[StepRecord]) -> Standing:
-        standing = await self._journal.record(records)
+    async def _record(self, records: Sequence[StepRecord], alone: bool) -> Standing:
+        standing = await self._journal.record(records, alone)
         for each in records:
             self._watch.die_if_armed(shown(each.name, each.n), "recorded")
         return standing

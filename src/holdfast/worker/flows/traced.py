@@ -37,8 +37,8 @@ class TracedJournal:
     def cancelled(self) -> bool:
         return self._journal.cancelled
 
-    def record(self, records: Sequence[StepRecord]) -> Awaitable[Standing]:
-        return self._journal.record(records)
+    def record(self, records: Sequence[StepRecord], alone: bool) -> Awaitable[Standing]:
+        return self._journal.record(records, alone)
 
     async def call(self, call: StepCall) -> Any:
         return await self._traced(call, self._journal.call(call))

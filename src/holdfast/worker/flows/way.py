@@ -90,7 +90,6 @@ class AsFlow:
         past = Past(history)
         undoing = claim.cancelled or bool(past.undone)
         machine = Machine(definition, past, journal, Mode.UNDO if undoing else Mode.RUN, stored=bool(history.steps))
-        own.machine = machine
         code = _code(claim, definition, Flow(machine, claim), arguments)
         try:
             outcome = await run(machine, code, lambda took: self._occurrences.blocked(claim, took), "cancelled")
@@ -99,6 +98,8 @@ class AsFlow:
             return unstarted(Unstarted.NO_TRANSACTION)
         except EndedItself:
             return ended_transaction()
+        finally:
+            running.on_cancel = None  # with it, they would refer to each other, and wait for Python's search for cycles
         running.waited = True
         probe("run.after")
         return outcome
@@ -128,7 +129,6 @@ class FlowJournal:
         self._claim = running.claim
         self._contexts: set[Context] = set()
         self._cancelled: Cancelled | None = None
-        self.machine: Machine | None = None
 
     @property
     def draining(self) -> bool:
@@ -138,8 +138,7 @@ class FlowJournal:
     def cancelled(self) -> bool:
         return self._cancelled is not None
 
-    def record(self, records: Sequence[StepRecord]) -> Awaitable[Standing]:
-        alone = self.machine is not None and self.machine.active == 1
+    def record(self, records: Sequence[StepRecord], alone: bool) -> Awaitable[Standing]:
         return self._way.records.record(self._claim, records, alone)
 
     def tell(self, reason: Cancelled) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from enum import Enum, auto
 
 from ...db.link import backoff
 from ...model.occurrences import Occurrences
@@ -24,6 +25,13 @@ _in_use: set[int] = set()
 two workers in one process, the second stands by."""
 
 
+class _Trouble(Enum):
+    LOST = auto()
+    """While it was in use."""
+    AWAY = auto()
+    """It cannot be reached."""
+
+
 class Connection:
     def __init__(self, route: str, transport: Transport, occurrences: Occurrences, draining: asyncio.Event) -> None:
         self._route = route
@@ -33,6 +41,8 @@ class Connection:
         self._failures = 0
         """In a row: tries to connect, and lost connections."""
         self._said_at = 0.0
+        self._said: _Trouble | None = None
+        """What was reported last; None: that it is connected again."""
 
     async def open(self) -> bool:
         """Wait for its turn, and connect. False: not now."""
@@ -51,10 +61,11 @@ class Connection:
             await self.close()
             if not isinstance(error, Exception):
                 raise
-            if self._failed():
+            if self._failed(_Trouble.AWAY):
                 self._occurrences.destination_away(self._route, self._transport.shown, error)
             return False
-        if self._failures:
+        if self._said is not None:
+            self._said = None
             self._occurrences.destination_back(self._route, self._transport.shown)
         return True
 
@@ -69,20 +80,22 @@ class Connection:
 
     def lost(self, rows: int, error: BaseException) -> None:
         """Note that it was lost, with so many messages of unknown fate."""
-        if self._failed():
+        if self._failed(_Trouble.LOST):
             self._occurrences.connection_lost(self._route, self._transport.shown, rows, error)
 
     def works(self) -> None:
         """Note that everything that was sent was answered."""
         self._failures = 0
 
-    def _failed(self) -> bool:
-        """Count a failure. True if it is to be reported: the first one, and then one a minute."""
+    def _failed(self, trouble: _Trouble) -> bool:
+        """Count a failure. True if it is to be reported: the first one, the first try to connect that fails, and then
+        one a minute."""
         self._failures += 1
         now = time.monotonic()
-        if self._failures > 1 and now - self._said_at < SAY_AGAIN:
+        left = trouble is _Trouble.AWAY and self._said is not trouble
+        if self._failures > 1 and not left and now - self._said_at < SAY_AGAIN:
             return False
-        self._said_at = now
+        self._said_at, self._said = now, trouble
         return True
 
     def _longer(self) -> float:

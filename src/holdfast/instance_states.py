@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from .flow.history import shown
+from .model.flow import StepStatus
 from .model.moments import NEVER
 
 
@@ -39,9 +40,9 @@ class StepState:
     errors: list[dict[str, Any]] = field(default_factory=list)
     """Its failed attempts, the last ten, oldest first."""
     started_at: datetime | None = None
-    """When it began."""
+    """When it began; None if that is not known."""
     ended_at: datetime | None = None
-    """When it ended; None if it has not."""
+    """When it ended; None if it has not, or that is not known."""
     wake_at: datetime | None = None
     """When a sleep ends, or a wait times out."""
     child_id: UUID | None = None
@@ -157,6 +158,9 @@ class _StoredStep(msgspec.Struct):
     wake_at: datetime | None = None
     child_id: UUID | None = None
     took: float | None = None
+    """These two of steps that were stored with the end of their instance, without times: seconds from its beginning to
+    its end, and from there to the end of the instance."""
+    ago: float | None = None
 
 
 class _StoredSignal(msgspec.Struct):
@@ -205,17 +209,18 @@ def _steps(stored: str, finished_at: datetime | None) -> list[StepState]:
     return [
         StepState(
             each.name, each.n, each.kind, each.status, each.attempts, each.result, each.errors or [],
-            _began(each, finished_at), each.ended_at, each.wake_at, each.child_id, _took(each),
+            *_times(each, finished_at), each.wake_at, each.child_id, _took(each),
         )
         for each in sorted(_STEPS.decode(stored), key=lambda each: each.ordinal)
     ]  # fmt: skip
 
 
-def _began(step: _StoredStep, finished_at: datetime | None) -> datetime | None:
-    """The last steps are stored with the end of their instance, without times: they ended then, or a moment before."""
-    if step.started_at is None and step.took is not None and finished_at is not None:
-        return finished_at - timedelta(seconds=step.took)
-    return step.started_at
+def _times(step: _StoredStep, finished_at: datetime | None) -> tuple[datetime | None, datetime | None]:
+    """When it began, and when it ended, if it has; None also if that is not certain."""
+    if step.started_at is not None or step.took is None or step.ago is None or finished_at is None:
+        return step.started_at, step.ended_at
+    ended = finished_at - timedelta(seconds=step.ago)
+    return ended - timedelta(seconds=step.took), ended if step.status != StepStatus.OPEN else None
 
 
 def _took(step: _StoredStep) -> float | None:

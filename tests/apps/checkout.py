@@ -122,3 +122,58 @@ async def total(ctx: TxContext, numbers: list[int]) -> int:
 async def all_of_them(flow: Flow, count: int) -> int:
     triples = await flow.map("triples", triple, [{"number": number} for number in range(count)])
     return await flow.step("total", total, triples)
+
+
+# Over its time
+
+
+async def first(ctx: Context) -> None:
+    called(ctx)
+
+
+def deaf(ctx: Context) -> str:
+    """In its first run, it hears that it is over its time, and goes on."""
+    called(ctx)
+    told = False
+    while ctx.generation == 1:
+        if ctx.stopping and not told:
+            saw(ctx, "told")
+            told = True
+        time.sleep(0.02)
+    return "heard"
+
+
+def beside(ctx: Context) -> None:
+    called(ctx)
+
+
+@hf.workflow(version=1)
+async def overdue(flow: Flow) -> str:
+    await flow.step("first", first)
+    heard, _ = await flow.gather(flow.step("deaf", deaf, timeout="500ms"), flow.step("beside", beside))
+    return str(heard)
+
+
+# Cancelled with its child
+
+
+async def write(ctx: TxContext) -> None:
+    called(ctx)
+    await ctx.tx.execute("insert into effects (job, attempt) values ($1, 1)", ctx.job_id)
+
+
+async def unwrite(ctx: TxContext) -> None:
+    called(ctx)
+    await ctx.tx.execute("insert into effects (job, attempt) values ($1, -1)", ctx.job_id)
+
+
+@hf.workflow(version=1, queue="inner")
+async def inner(flow: Flow) -> None:
+    await flow.step("B", write, undo=unwrite)
+    await flow.wait("go")
+
+
+@hf.workflow(version=1)
+async def outer(flow: Flow) -> None:
+    await flow.step("A", write, undo=unwrite)
+    await flow.child("inner", inner)

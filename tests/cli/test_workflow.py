@@ -2,10 +2,13 @@
 
 import asyncio
 import re
+import sys
 import textwrap
 
 import pytest
 from tests.cli.conftest import Shell
+from tests.support.pooler import direct
+from tests.support.proxy import proxied
 
 from holdfast import Backoff, Flow, Holdfast, Workflow
 from holdfast.testing import drain, frozen_clock
@@ -170,6 +173,29 @@ def test_an_instance_whose_workflow_no_worker_has_registered(shell: Shell) -> No
     assert "No workflow instance 'checkout:1' is known. If you have just started it, start a worker" in answer.err
     signalled = shell("workflow", "signal", "checkout:1", "shipped").out
     assert signalled == "kept: the instance is not waiting for it now; its next wait for 'shipped' takes it\n"
+
+
+def test_a_signal_is_kept_and_then_the_server_is_gone(parked: Shell) -> None:
+    async def signal() -> tuple[int | None, bytes]:
+        assert parked.url is not None
+        async with proxied(direct(parked.url)) as proxy:
+            proxy.cut_after(b"holdfast.workflows", b"")  # where the instance stands, asked after the signal
+            done = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "holdfast.cli", "workflow", "signal", "checkout:1", "shipped",
+                env=parked.variables({"HOLDFAST_DATABASE_URL": proxy.url}), stdout=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            out, _ = await done.communicate()
+            assert proxy.cuts == 1
+            return done.returncode, out
+
+    said = b"kept: the instance is not waiting for it now; its next wait for 'shipped' takes it\n"
+    assert asyncio.run(signal()) == (0, said)
+    assert [row["name"] for row in parked.sql("select name from holdfast.signals")] == ["shipped"]
+
+
+def test_a_job_that_is_not_a_workflow(shell: Shell) -> None:
+    answer = shell("workflow", "show", str(shell.enqueue()))
+    assert (answer.code, "Or it is not a workflow: see holdfast job show" in answer.err) == (1, True)
 
 
 def test_retries_and_a_dead_letter(shell: Shell) -> None:

@@ -4,9 +4,12 @@ The table says which steps may be called twice: those that had run, and whose re
 died. A step whose record is committed is never called again. What a step writes through `ctx.tx` is there once, always.
 """
 
+import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -257,6 +260,29 @@ def test_the_worker_is_killed_inside_a_step(fleet: Fleet, step: str, tmp_path: P
     fleet.inbox.wait(job, seconds=RECOVERY)
     check_done(fleet, job, step)
     assert Counter(calls(fleet, job))[step] == 2
+
+
+def test_a_step_that_cannot_be_stopped_costs_its_process_and_nothing_that_is_recorded(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    # It runs beside another step of its instance, which ends; and another instance runs in the same process.
+    gate = tmp_path / "gate"
+    companion = start(fleet, hold="receipt", gate=str(gate))
+    first = worker(fleet, lease=300, options=["--grace", "0.5"])
+    fleet.wait_seen(companion, "inside")
+    pid = first.child
+    job = fleet.inbox.enqueue("overdue")
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
+    fleet.inbox.wait(job)
+    row = fleet.inbox.job(job)
+    assert (row["result"], [error["error"] for error in row["errors"]]) == ("heard", ["Timeout"])
+    counts = Counter(calls(fleet, job))
+    assert (counts["first"], counts["deaf"], counts["told"]) == (1, 2, 1), "it was told before its process was killed"
+    gate.touch()
+    signal_when_it_waits(fleet, companion)
+    fleet.inbox.wait(companion)
+    assert not fleet.inbox.job(companion)["errors"], "it lost no attempt"
+    check_done(fleet, companion, "receipt")
 
 
 # Stopped, and continued after another worker has taken over
@@ -537,6 +563,49 @@ def test_the_worker_is_killed_while_it_undoes(fleet: Fleet, point: Point, tmp_pa
     check_undone(fleet, job, CALLED[:3], point.repeated)
 
 
+def check_family_undone(fleet: Fleet, parent: UUID, child: UUID) -> None:
+    for job, step in ((parent, "A"), (child, "B")):
+        fleet.inbox.wait(job, "cancelled", seconds=RECOVERY)
+        assert calls(fleet, job) == [step, f"undo:{step}"]
+        assert written(fleet, job) == [-1, 1]
+    nothing_is_left(fleet)
+    fleet.inbox.check_promises()
+
+
+def cancelled_family(fleet: Fleet) -> tuple[UUID, UUID]:
+    """An instance that waits for a child, which waits for a signal; it is cancelled while no worker runs."""
+    parent = fleet.inbox.enqueue("outer")
+    first = worker(fleet)
+    wait_state(fleet, parent, "waiting")
+    child = fleet.inbox.one("select child_id from holdfast.steps where job_id = %s and kind = 'child'", parent)
+    wait_state(fleet, child, "waiting")
+    assert first.drain() == 0
+    cancelled(fleet, parent)
+    return parent, child
+
+
+def test_a_cancelled_instance_and_its_child_are_undone_without_waiting_for_each_other(fleet: Fleet) -> None:
+    parent, child = cancelled_family(fleet)
+    worker(fleet, options=["--queue", "default"])
+    fleet.inbox.wait(parent, "cancelled", seconds=RECOVERY)
+    assert state(fleet, child) == "queued"
+    worker(fleet, options=["--queue", "inner"])
+    check_family_undone(fleet, parent, child)
+
+
+@pytest.mark.parametrize("probe", ["complete.before", "complete.after"])
+def test_the_worker_is_killed_while_it_ends_a_cancelled_child(fleet: Fleet, probe: str, tmp_path: Path) -> None:
+    marker = tmp_path / "killed"
+    parent, child = cancelled_family(fleet)
+    worker(fleet, probes=f"{probe}=kill@{marker}", lease=300, options=["--queue", "inner"])
+    wait_until(marker.exists)
+    fleet.inbox.wait(child, "cancelled", seconds=RECOVERY)
+    told = "select status from holdfast.steps where job_id = %s and kind = 'child'"
+    assert (state(fleet, parent), fleet.inbox.one(told, parent)) == ("queued", "failed"), "it is told, and lives"
+    worker(fleet, options=["--queue", "default"])
+    check_family_undone(fleet, parent, child)
+
+
 # Deploys
 
 
@@ -629,13 +698,25 @@ def go(fleet: Fleet, job: UUID) -> None:
     assert fleet.inbox.one("select holdfast.signal(%s, 'go')", str(job)) in ("woken", "kept")
 
 
+def shown(fleet: Fleet, *words: str) -> Any:
+    """What a command prints as JSON."""
+    command = [sys.executable, "-m", "holdfast.cli", *words]
+    variables = {**os.environ, "HOLDFAST_DATABASE_URL": fleet.inbox.url}
+    return json.loads(subprocess.run(command, env=variables, capture_output=True, check=True, timeout=60).stdout)
+
+
 def test_an_instance_keeps_its_version(fleet: Fleet, deploys: Deploys) -> None:
     deploys.deploy(VERSION_1)
     job = fleet.inbox.enqueue("deployed")
     wait_state(fleet, job, "waiting")
     deploys.deploy(WITHOUT_1)
     go(fleet, job)
-    time.sleep(1)  # a worker that does not have its code
+    (named,) = shown(fleet, "stats", "--json")["unclaimable"]
+    assert (named["kind"], named["version"], named["rows"]) == ("deployed", 1, 1)
+    assert named["reason"] == "no live worker knows this version"
+    answer = shown(fleet, "job", "explain", str(job), "--json")["reasons"][0]
+    assert answer["code"] == "no_worker_for_version"
+    assert "knows version 1 of deployed; they know version 2" in answer["sentence"]
     (row,) = fleet.inbox.rows("select workflow, version, state from holdfast.workflows")
     assert row == {"workflow": "deployed", "version": 1, "state": "queued"}
     deploys.deploy(WITH_BOTH)

@@ -17,6 +17,8 @@ class Proxy:
         """Seconds that everything takes, each way."""
         self.deaf = False
         """While set, no notification comes through, and all else does."""
+        self.refuses = False
+        """While set, nobody is let through."""
         self._request: bytes | None = None
         self._reply = b""
         self._late: bytes | None = None
@@ -51,6 +53,9 @@ class Proxy:
         return await asyncio.open_connection(parts.hostname or folder, parts.port or 5432)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refuses:
+            writer.close()
+            return
         try:
             upstream = await self._upstream()
         except BaseException:

@@ -9,12 +9,14 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 from tests.support.claims import claim
-from tests.support.pooler import direct
+from tests.support.pooler import database_at, direct
+from tests.support.proxy import proxied
 from tests.support.waiting import until
 from tests.support.workers import Inbox
 
 from holdfast import Flow, Holdfast
 from holdfast.db.database import Database
+from holdfast.errors import LeaseLost
 from holdfast.loading import served
 from holdfast.model.occurrences import Occurrences, Outage, Subscriber
 from holdfast.worker.attempts.permits import Permits
@@ -97,6 +99,34 @@ async def test_during_an_outage_no_permit_is_lent() -> None:
     await records.close()
     for answer in answers:
         answer.cancel()
+
+
+async def test_after_an_outage_that_outlasts_the_leases_permits_are_lent_again(migrated_url: str) -> None:
+    """No history is asked for any more, and records can be written: others may begin while they are."""
+    away = asyncio.Event()
+    ledger, permits = Ledger(), Permits(3)
+    async with proxied(direct(migrated_url)) as proxy:
+        proxy.refuses = True
+        records = FlowRecords(
+            database_at(proxy.url), Occurrences(Noticing(away)), ledger, WorkerSettings(lease=60), "w", asyncio.Event(),
+            permits,
+        )  # fmt: skip
+        expires, lasts = claim(ledger), claim(ledger)
+        history = asyncio.ensure_future(records.load(expires))
+        await away.wait()
+        (held,) = (row for row in ledger.held() if row.slot == expires.slot)
+        ledger.renewed(held, held.renewed - int(61e9))
+        with pytest.raises(LeaseLost):
+            await history
+        proxy.refuses = False
+        with pytest.raises(LeaseLost):  # there is no such row, says the server
+            await records.record(lasts, [], alone=True)
+        permits.free = 0  # three attempts run
+        waiting = asyncio.ensure_future(records.record(lasts, [], alone=True))
+        assert (permits.lent, permits.free) == (1, 1)
+        with pytest.raises(LeaseLost):
+            await waiting
+        await records.close()
 
 
 class Noticing(Subscriber):

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from ..app import Holdfast
-from ..errors import HoldfastError, InvalidInput, NotFound
+from ..errors import HoldfastError, InvalidInput
 from ..instance_states import InstanceState, StepState
 from ..instances import STATES, Signalled
 from ..loading import load_app
@@ -254,7 +254,7 @@ def signal(instance: str, name: str, payload: str | None, signal_id: str | None,
             return became, None
         try:
             return became, await app.instance(instance)
-        except NotFound:  # no worker has registered the workflow yet
+        except HoldfastError:  # the signal is stored; only where the instance stands is not known
             return became, None
 
     became, state = run(schema, work)

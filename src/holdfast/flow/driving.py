@@ -86,7 +86,13 @@ async def _ended(machine: Machine, value: Any) -> RunEnd:
         await machine.flush()
         message = f"the workflow finished, but its result cannot be stored: {refused}; it is not retried"
         return AttemptFailed("UnstorableResult", message, give_up=True)
-    end = DONE if result is None else Completed(result)
+    return await _over(machine, DONE if result is None else Completed(result))
+
+
+async def _over(machine: Machine, end: Completed | Ended) -> FlowEnd:
+    """What is not written yet is written with the end; but not what must be added to errors that are stored."""
+    if machine.tried and any((record.name, record.n) in machine.tried for record in machine.unwritten):
+        await machine.flush()
     return FlowEnd(end, tuple(machine.unwritten), stored=machine.stored)
 
 
@@ -115,7 +121,7 @@ async def _undo(machine: Machine) -> RunEnd:
     status, why = machine.undo_as
     end = Ended(status, why)
     if not machine.undos:
-        return FlowEnd(end, tuple(machine.unwritten), stored=machine.stored)
+        return await _over(machine, end)
     if (UNDO_PREFIX, 0) not in machine.past.undone:
         told = msgspec.json.encode({"status": status.value, "reason": why}).decode()
         machine.unwritten.append(
@@ -133,7 +139,7 @@ async def _undo(machine: Machine) -> RunEnd:
         return HandedBack()
     if value is SUSPENDED:
         return Parked(machine.past.mail, tuple(machine.waits), tuple(machine.unwritten), machine.delay, machine.wake_at)
-    return FlowEnd(end, tuple(machine.unwritten), stored=machine.stored)
+    return await _over(machine, end)
 
 
 async def _unwind(machine: Machine) -> None:

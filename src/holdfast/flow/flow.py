@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
+from time import perf_counter
 from typing import Any, TypeVar, TypeVarTuple, Unpack, cast, overload
 from uuid import UUID, uuid4
 
@@ -174,9 +175,10 @@ class Flow:
     def _end(self, found: RecordedStep, status: str, result: str | None = None, signal: int | None = None) -> None:
         self._machine.unwritten.append(
             StepRecord(
-                found.name, found.n, found.ordinal, found.kind, status, result, took=found.age or 0.0, signal=signal
+                found.name, found.n, found.ordinal, found.kind, status, result, took=self._machine.past.age(found),
+                signal=signal, ended=perf_counter(),
             )
-        )
+        )  # fmt: skip
 
     @overload
     async def wait(self, name: str, type: type[T], /, *, timeout: Duration | None = None) -> T | None: ...
@@ -347,7 +349,8 @@ class Flow:
             if name not in machine.patches:  # another branch may have asked meanwhile
                 if new:
                     ordinal = await machine.begin(branch)
-                    machine.unwritten.append(StepRecord(name, 0, ordinal, StepKind.PATCH, StepStatus.DONE))
+                    record = StepRecord(name, 0, ordinal, StepKind.PATCH, StepStatus.DONE, ended=perf_counter())
+                    machine.unwritten.append(record)
                 machine.patches[name] = new
         return machine.patches.setdefault(name, True)
 
@@ -372,7 +375,8 @@ class Flow:
         if found is None:
             ordinal = await machine.begin(branch)
             result = msgspec.json.encode(value := make()).decode()
-            machine.unwritten.append(StepRecord(name, n, ordinal, StepKind.VALUE, StepStatus.DONE, result))
+            record = StepRecord(name, n, ordinal, StepKind.VALUE, StepStatus.DONE, result, ended=perf_counter())
+            machine.unwritten.append(record)
             return value
         value = steps.replayed(machine, found, decode)
         if value is steps.UNREADABLE:

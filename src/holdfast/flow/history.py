@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from time import perf_counter
 
 from ..errors import HistoryMismatch
 from ..model.flow import History, RecordedStep, Signal, StepKind
@@ -61,6 +62,7 @@ class Past:
                 self._steps[step.name, step.n] = step
             if step.ordinal > last:
                 last = step.ordinal
+        self._loaded = perf_counter()
         self.mail = history.mail
         self.paused = history.paused
         self.empty = not self._steps
@@ -92,6 +94,10 @@ class Past:
         ordinal = branch.last = self.next_ordinal
         self.next_ordinal += 1
         return ordinal
+
+    def age(self, step: RecordedStep) -> float:
+        """Seconds since it began, if it has not ended."""
+        return step.age + perf_counter() - self._loaded if step.age is not None else 0.0
 
     def take(self, names: tuple[str, ...]) -> Signal | None:
         """The oldest signal of these names that nothing has taken."""

@@ -122,6 +122,8 @@ class Machine(Branches):
         self.stored = stored
         """May steps of this instance be stored?"""
         self._flush: asyncio.Future[Standing] | None = None
+        self.tried: set[tuple[str, int]] = set()
+        """Steps that were tried in an earlier run, and go on in this one."""
         self._counts: dict[str, int] = {}
         self._owners: dict[str, tuple[int, ...]] = {}
         """Which branch used a name last."""

@@ -105,6 +105,7 @@ async def step(
 
 async def until_retry(machine: Machine, branch: Branch, found: RecordedStep) -> None:
     """It failed or snoozed before: the instance may have been woken by something else."""
+    machine.tried.add((found.name, found.n))
     if found.wake_at is not None and not found.due:
         await machine.park([f"retry:{shown(found.name, found.n)}"], wake_at=found.wake_at)
     await machine.go_on(branch)
@@ -150,13 +151,14 @@ async def attempt(machine: Machine, branch: Branch, kind: str, ordinal: int, cal
             return await _in_transaction(machine, branch, call, record)
         if not machine.clear:
             await machine.barrier(branch)
-        began = perf_counter()
+            began = perf_counter()
         branch.refuses = IN_STEP
         try:
             value = await machine.journal.call(call)
         finally:
             branch.refuses = None
-        record.took = perf_counter() - began
+        record.ended = perf_counter()
+        record.took = record.ended - began
         if value is not None:
             value = _returned(call, record, value)
         machine.unwritten.append(record)
@@ -245,7 +247,7 @@ async def _failed(
     """The attempt has failed: wait for the next one, or decide what a step without attempts means."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
-    record = StepRecord(call.name, call.n, ordinal, kind, _OPEN, attempts=call.attempt, took=took)
+    record = StepRecord(call.name, call.n, ordinal, kind, _OPEN, attempts=call.attempt, took=took, ended=perf_counter())
     machine.unwritten.append(record)
     if isinstance(error, Snooze):
         record.attempts -= 1

@@ -73,7 +73,7 @@ class StepRecord(msgspec.Struct, omit_defaults=True, gc=False):
     attempts: int = 0
     digest: int | None = None
     took: float = 0.0
-    """Seconds since it began, if it began in this run."""
+    """Seconds from its beginning to its end; of a step, to that of this attempt."""
     delay: float | None = None
     """Of a timer that begins now: seconds until it is due, by the database's clock."""
     at: datetime | None = None
@@ -81,6 +81,8 @@ class StepRecord(msgspec.Struct, omit_defaults=True, gc=False):
     child: NewChild | None = None
     signal: int | None = None
     """The number of the signal that it takes."""
+    ended: float = msgspec.field(default=0.0, name="ago")
+    """When it ended, by `perf_counter`, because it may be written later. In JSON: how many seconds ago; 0: now."""
 
 
 class RecordedStep(msgspec.Struct):
@@ -101,7 +103,7 @@ class RecordedStep(msgspec.Struct):
     error: str | None = None
     """The last error, as one line."""
     age: float | None = None
-    """Seconds since it began, if it has not ended."""
+    """Seconds from its beginning to the moment when it was loaded, if it had not ended."""
 
 
 class Signal(msgspec.Struct):

@@ -50,7 +50,8 @@ async def show(runner: Runner, instance: str | UUID) -> asyncpg.Record:
     if not rows:
         raise NotFound(
             f"No workflow instance {str(instance)!r} is known. If you have just started it, start a worker with its "
-            "code: instances are listed once a worker has registered the workflow"
+            "code: instances are listed once a worker has registered the workflow. Or it is not a workflow: see "
+            "holdfast job show"
         )
     return rows[0]
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from operator import attrgetter
+from time import perf_counter
 from typing import TypeVar
 from uuid import UUID
 
@@ -25,6 +26,9 @@ H = TypeVar("H", bound=Holding)
 V = TypeVar("V")
 AGAIN, LONGEST = 0.005, 0.1
 """Seconds until a locked row is tried again: twice as long each time, within these."""
+MOMENT = 0.05
+"""Seconds. What ended so short a time before it is written ended now; said of every step, it would cost more than it is
+worth."""
 
 _decode = msgspec.json.Decoder(History).decode
 _encode = msgspec.json.Encoder().encode
@@ -101,6 +105,7 @@ def as_records(batch: Iterable[tuple[H, Sequence[StepRecord]]], hold: bool = Fal
     """
     lines: list[bytes] = []
     starts = takes = False
+    now = perf_counter()
     for held, records in batch:
         begin = b'{"id":"%b","generation":%d' % (str(held.id).encode(), held.generation)
         if len(records) > 1:
@@ -108,10 +113,22 @@ def as_records(batch: Iterable[tuple[H, Sequence[StepRecord]]], hold: bool = Fal
         elif not records and hold:
             lines.append(begin + b"}")
         for step in records:
-            lines.append(begin + b"," + _encode(step)[1:])
+            lines.append(begin + b"," + _encoded(step, now)[1:])
             starts = starts or step.child is not None
             takes = takes or step.signal is not None
     return (b"[" + b",".join(lines) + b"]").decode() if lines else None, starts, takes
+
+
+def _encoded(step: StepRecord, now: float) -> bytes:
+    """The step as JSON, in which it says how long ago it ended: the database has a clock of its own."""
+    ended = step.ended
+    if not ended:
+        return _encode(step)
+    step.ended = now - ended if now - ended > MOMENT else 0.0
+    try:
+        return _encode(step)
+    finally:
+        step.ended = ended
 
 
 def merged(records: Sequence[StepRecord]) -> list[StepRecord]:
@@ -144,14 +161,17 @@ def as_archived(records: Sequence[StepRecord]) -> str | None:
     """Steps as they are kept with an instance that ends: JSON objects with commas between them, as in kept_step.sql."""
     if not records:
         return None
-    return ",".join([_archived(step) for step in (merged(records) if len(records) > 1 else records)])
+    now = perf_counter()
+    return ",".join([_archived(step, now) for step in (merged(records) if len(records) > 1 else records)])
 
 
-def _archived(step: StepRecord) -> str:
+def _archived(step: StepRecord, now: float) -> str:
     kept = (
         f'{{"name":{_encode(step.name).decode()},"n":{step.n},"ordinal":{step.ordinal},"kind":"{step.kind}",'
         f'"status":"{step.status}","attempts":{step.attempts},"took":{step.took!r},"result":{step.result or "null"}'
     )
+    if step.ended:
+        kept += ',"ago":0' if now - step.ended < MOMENT else f',"ago":{now - step.ended:.3f}'
     if step.error is not None:
         kept += f',"errors":[{step.error}]'
     if step.digest is not None:

@@ -83,7 +83,7 @@ begin
         select r.*, i.stopped, i.tries
         from json_to_recordset(records)
              as r (id uuid, generation bigint, name text, n int, ordinal int, kind text, status text, result text, error text,
-                   attempts int, digest bigint, took float8, delay float8, at timestamptz, child json)
+                   attempts int, digest bigint, took float8, delay float8, at timestamptz, ago float8, child json)
         left join lateral (
             select i.cancel_requested_at is not null as stopped, i.attempts as tries
             from holdfast.inbox i
@@ -102,14 +102,16 @@ begin
         select r.id, r.name, r.n, r.ordinal, r.kind, r.status, r.result::json,
                case when r.error is not null
                     then jsonb_build_array(
-                             r.error::jsonb || jsonb_build_object('attempt', coalesce(r.attempts, 0), 'at', holdfast.clock()))
+                             r.error::jsonb || jsonb_build_object(
+                                 'attempt', coalesce(r.attempts, 0),
+                                 'at', holdfast.clock() - make_interval(secs => coalesce(r.ago, 0))))
                     end,
                coalesce(r.attempts, 0), r.digest,
                case when r.delay is not null then holdfast.clock() + make_interval(secs => least(r.delay, 3155760000))
                     else r.at end,
                (r.child ->> 'id')::uuid, r.generation,
-               case when r.took is not null then holdfast.clock() - make_interval(secs => r.took) else holdfast.clock() end,
-               case when r.status <> 'open' then holdfast.clock() end
+               holdfast.clock() - make_interval(secs => coalesce(r.took, 0) + coalesce(r.ago, 0)),
+               case when r.status <> 'open' then holdfast.clock() - make_interval(secs => coalesce(r.ago, 0)) end
         from held r
         where r.stopped is not null and r.name is not null and not (r.child is not null and r.stopped)
         on conflict (job_id, name, n) do update

@@ -291,7 +291,7 @@ class Hands:
         running = Running(claim, math.inf if later else began + timeout, hand, stoppable, began)
         ledger.start(slot, 0 if later else at + kill_after)
         if flow:
-            running.begins_for = lambda timeout: self._watch_step(slot, timeout)
+            running.watch_steps = lambda left: self._watch_steps(slot, left)
         elif later:
             running.begins = lambda: self._start_clock(running, plan)
         if (notice := ledger.notice_of(slot)) in (marks.LOST, marks.RECALLED):  # after it counts as started
@@ -325,9 +325,9 @@ class Hands:
         running.deadline = time.perf_counter() + plan.timeout
         self._ledger.start(running.claim.slot, marks.now() + plan.kill_after)
 
-    def _watch_step(self, slot: int, timeout: float) -> None:
-        """Let the keeper kill this process if the step, which cannot be stopped, runs on after its timeout; 0: not."""
-        self._ledger.start(slot, marks.now() + int((timeout + self._settings.grace) * 1e9) if timeout else 0)
+    def _watch_steps(self, slot: int, left: float | None) -> None:
+        """Let the keeper kill this process if a step, which cannot be stopped, runs on after its timeout; None: not."""
+        self._ledger.start(slot, marks.now() + int((left + self._settings.grace) * 1e9) if left is not None else 0)
 
     # Watching
 

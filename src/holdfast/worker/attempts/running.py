@@ -24,7 +24,7 @@ def _begun() -> None:
     """Its timeout has begun already."""
 
 
-def _begun_for(timeout: float) -> None:
+def _unwatched(left: float | None) -> None:
     """Nothing watches it."""
 
 
@@ -39,8 +39,9 @@ class Running(msgspec.Struct, eq=False):
     """Of `time.perf_counter`: when it was taken, or when its handler was called, if that is later."""
     begins: Callable[[], None] = _begun
     """Called when its timeout begins, if that is later: when there is a process or a transaction for it."""
-    begins_for: Callable[[float], None] = _begun_for
-    """Of a workflow: called when a step begins that cannot be stopped, with its timeout; 0: it has ended."""
+    watch_steps: Callable[[float | None], None] = _unwatched
+    """Of a workflow: called when a step begins or ends that cannot be stopped, with the seconds that are left until the
+    first one that runs is over its timeout; None: none runs."""
     context: Context | None = None
     reason: Stop | None = None
     on_cancel: Callable[[Cancelled], None] | None = None

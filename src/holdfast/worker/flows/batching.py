@@ -43,11 +43,13 @@ class Batches(Generic[Q, A]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._locked: dict[int, int] = {}
         """How often the row at this slot was found locked, in a row."""
+        self._failing: set[Link] = set()
+        """Links whose trip has failed and is tried again."""
 
     @property
     def unavailable(self) -> bool:
-        """Did the last trip fail?"""
-        return self._availability.failures > 0
+        """Did the last trip fail, and is it tried again? If none is, only the next question can tell."""
+        return self._availability.failures > 0 and bool(self._failing)
 
     def ask(self, claim: Claim, question: Q, lender: Lender = KEPT) -> asyncio.Future[A]:
         """The answer. `LeaseLost` if the row is no longer ours. `lender`: to whom a permit was lent meanwhile."""
@@ -76,7 +78,9 @@ class Batches(Generic[Q, A]):
                 batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
                 answers, self._answers = self._answers[: self._most], self._answers[self._most :]
                 await self._answer(link, batch, answers)
+                self._failing.discard(link)
         finally:
+            self._failing.discard(link)
             self._free.append(link)
 
     async def _answer(self, link: Link, batch: list[tuple[Claim, Q]], answers: list[Answer[A]]) -> None:
@@ -84,6 +88,7 @@ class Batches(Generic[Q, A]):
             try:
                 found = await self._trip(link, batch)
             except (Unreachable, Contended) as error:
+                self._failing.add(link)
                 self._availability.failed(error, rows=len(batch))
                 await asyncio.sleep(backoff(self._availability.failures))
                 batch, answers = self._still_ours(batch, answers)

@@ -128,6 +128,8 @@ class FlowJournal:
         self._running = running
         self._claim = running.claim
         self._contexts: set[Context] = set()
+        self._due: list[float] = []
+        """When the steps that run in threads are over their timeouts."""
         self._cancelled: Cancelled | None = None
 
     @property
@@ -179,8 +181,7 @@ class FlowJournal:
         context = StepContext(self._claim, self._way.desk, call.shown, call.attempt, call.result)
         given = (context, *call.arguments) if call.function.wants_context else call.arguments
         loop = asyncio.get_running_loop()
-        self._running.begins_for(call.timeout)
-        with self._told(context):
+        with self._told(context), self._watched(call.timeout):
             overdue = loop.call_later(call.timeout, context._tell, _timeout(call))
             try:
                 value, error = await loop.run_in_executor(
@@ -188,10 +189,23 @@ class FlowJournal:
                 )
             finally:
                 overdue.cancel()
-                self._running.begins_for(0)
         if error is not None:
             raise error
         return value
+
+    @contextmanager
+    def _watched(self, timeout: float) -> Generator[None, None, None]:
+        """Others of this instance may run side by side, each with its own timeout."""
+        self._due.append(due := perf_counter() + timeout)
+        self._watch()
+        try:
+            yield
+        finally:
+            self._due.remove(due)
+            self._watch()
+
+    def _watch(self) -> None:
+        self._running.watch_steps(min(self._due) - perf_counter() if self._due else None)
 
     @contextmanager
     def _told(self, context: Context) -> Generator[Any, None, None]:
@@ -265,11 +279,12 @@ async def _within(call: StepCall, coroutine: Coroutine[Any, Any, Any], context: 
 
 async def _in_time(call: StepCall, coroutine: Coroutine[Any, Any, Any], waits_for: Any, context: Context | None) -> Any:
     """The result of a step that waits for something, if it comes in time."""
+    limit = asyncio.timeout(call.timeout)
     try:
-        async with asyncio.timeout(call.timeout):
+        async with limit:
             return await _rest(coroutine, waits_for)
     except TimeoutError as error:
-        if isinstance(error.__cause__, asyncio.CancelledError):  # ours, and not one that the step raised
+        if limit.expired():  # and not one that the step has set itself
             timeout = _timeout(call)
             if context is not None:
                 context._tell(timeout)

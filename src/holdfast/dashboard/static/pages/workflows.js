@@ -30,7 +30,7 @@ function Timeline({of, onRestart}) {
   const long = to - from > 86400000;
   const words = (at) => (long ? moment(at) : clock(at));
   const bar = (step) => {
-    // What was recorded together with the end has no times of its own.
+    // Not every time is known.
     const end = step.ended_at || to;
     const begin = step.started_at || (step.took === null ? of.created_at : new Date(end).getTime() - step.took * 1000);
     const left = place(begin);

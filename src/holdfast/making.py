@@ -76,11 +76,13 @@ class Maker:
     def __init__(self, limits: Limits, definition: Definition, options: EnqueueOptions) -> None:
         self._limits = limits
         self._definition = definition
-        self._arguments = definition.arguments
+        self._kind = definition.kind
+        self._bind = definition.arguments.bind
+        self._decode = definition.arguments.decoder.decode
         self._options = options
         self._terms = self._make_terms()
         self._key = self._checked_key("key")
-        self._derives_key = definition.make_key is not None
+        self._derives_key = self._key is None and definition.make_key is not None
         if definition.ordered and self._key is None and not self._derives_key:
             raise InvalidInput(
                 "key",
@@ -91,10 +93,12 @@ class Maker:
         self._id = options.get("id")
         if self._id is not None and not isinstance(self._id, UUID):
             raise InvalidInput("id", f"expected a UUID, got {type(self._id).__name__}")
+        self._brought = self._id is not None
+        self._kept = definition.kept
 
     def one(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> NewJob:
         """Make one job."""
-        bound = self._arguments.bind(arguments, keywords)
+        bound = self._bind(arguments, keywords)
         return self._make(self._id or new_id(), bound, self._idempotency_key)
 
     def many(self, arguments: Iterable[Mapping[str, Any]], idempotency_keys: Iterable[str] | None) -> Batch:
@@ -120,20 +124,20 @@ class Maker:
                     "", f"expected arguments by name, such as {{'order_id': 1}}, got a {type(arguments).__name__}"
                 )
             checked = check_key("idempotency_key", key, self._limits) if key is not None else None
-            return self._make(id, self._arguments.bind((), arguments), checked)
+            return self._make(id, self._bind((), arguments), checked)
         except InvalidInput as refused:
             field = f"[{position}].{refused.field}" if refused.field else f"[{position}]"
             raise type(refused)(field, refused.problem) from None
 
     def _make(self, id: UUID, arguments: dict[str, Any], idempotency_key: str | None) -> NewJob:
-        text = payloads.encode(self._definition.kind, arguments, self._limits)
+        text = payloads.encode(self._kind, arguments, self._limits)
         try:
-            decoded = self._arguments.decoder.decode(text)
+            decoded = self._decode(text)
         except msgspec.ValidationError as error:
             message, _, path = str(error).partition(" - at `$.")
             raise InvalidPayload(path.rstrip("`") or "payload", message) from None
-        key = self._key if self._key is not None or not self._derives_key else self._derive_key(decoded)
-        return NewJob(self._terms, id, text, key, idempotency_key, self._id is not None, self._definition.kept)
+        key = self._derive_key(decoded) if self._derives_key else self._key
+        return NewJob(self._terms, id, text, key, idempotency_key, self._brought, self._kept)
 
     def _derive_key(self, arguments: msgspec.Struct) -> str:
         task = self._definition

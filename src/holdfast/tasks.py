@@ -250,7 +250,9 @@ def enqueue_on_sync(app: Holdfast, caller: Caller, batch: Batch) -> list[Job]:
 
 def jobs_of(app: Holdfast, batch: Batch, stored: Iterable[Stored]) -> list[Job]:
     """What the caller gets for a batch that was enqueued."""
-    return [_job(app, job, each) for job, each in zip(batch.made, stored, strict=True)]
+    return [
+        Job(app, each.id, each.existed, each.replaced, job.kept) for job, each in zip(batch.made, stored, strict=True)
+    ]
 
 
 def _job(app: Holdfast, job: NewJob, stored: Stored) -> Job:

@@ -63,8 +63,11 @@ def softened(value: Any, *, binary: bool, paths: bool, by_alias: bool | None = N
         return value
 
 
+_to_json = msgspec.json.Encoder().encode
+
+
 def _encode(field: str, plain: Any, limits: Limits) -> str:
-    encoded = msgspec.json.encode(plain)
+    encoded = _to_json(plain)
     if len(encoded) > limits.payload_bytes:
         raise InvalidPayload(
             field,
@@ -82,13 +85,17 @@ def _is_plain(value: Any, levels: int) -> bool:
         if levels <= 1:
             return False
         for key, item in value.items():
-            if type(key) is not str or not _is_storable(key):
+            # Names, and the usual types of arguments, are checked here: each call would cost as much as the check.
+            if type(key) is not str or "\0" in key or not (key.isascii() or _is_unicode(key)):
                 return False
-            # The usual types of arguments are checked here, without another call.
-            if type(item) is str:
-                if not _is_storable(item):
+            kind = type(item)
+            if kind is str:
+                if "\0" in item or not (item.isascii() or _is_unicode(item)):
                     return False
-            elif item is not None and type(item) is not bool and not _is_plain(item, levels - 1):
+            elif kind is int:
+                if not -(2**63) <= item < 2**64:
+                    return False
+            elif item is not None and kind is not bool and not _is_plain(item, levels - 1):
                 return False
         return True
     if kind is str:

@@ -133,18 +133,19 @@ class Post:
         return None
 
     def _wake(self, kept: Kept) -> None:
+        self._order(kept)
         self.wakes += 1
         if not self._called:
             asyncio.get_running_loop().call_later(AFTERWARDS, self._check_woken)
         self._called.append(kept)
-        self._order(kept)
 
     def _order(self, kept: Kept) -> None:
         """Tell a worker to poll. Its time for that runs from the first wake-up that it has not answered."""
+        at = marks.now()
+        kept.wake(self._number)  # first: the job waits for it, and not for what is noted about it
         since = self._owing.get(kept)
         if since is None or self._polled_since(kept, since):
-            self._owing[kept] = marks.now()
-        kept.wake(self._number)
+            self._owing[kept] = at
 
     def _check_woken(self) -> None:
         """A moment after a wake-up: wake others in place of workers whose process is stopped."""

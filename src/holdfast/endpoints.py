@@ -46,8 +46,8 @@ class EndpointVerbs(OperatorVerbs):
         """Add a webhook endpoint. Events that are published from now on are sent to it.
 
         `types` are those of a route: `["order.paid", "invoice.*"]`. `tenant`: only events of this tenant; None: only
-        events without one; `"*"`: all. With `ordered`, events of one key are sent one at a time and in order; the route
-        must be ordered, too. `secret` is made if you pass none. `policy` allows URLs that are not public:
+        events without one; `"*"`: all. With `ordered`, events with the same key are sent one at a time and in order;
+        the route must be ordered, too. `secret` is made if you pass none. `policy` allows URLs that are not public:
         `Webhooks(allow_http=True).policy`.
 
         ```python
@@ -209,7 +209,7 @@ class EndpointVerbs(OperatorVerbs):
         return self._calls.wait_for(self.endpoint_attempts(id, since=since, limit=limit))
 
     async def recover_endpoint(self, id: UUID, *, since: Since) -> Recovered:
-        """Send again what has failed for good since then, and what was published while the endpoint was disabled.
+        """Resend what has failed for good since then, and what was published while the endpoint was disabled.
 
         ```python
         await hf.recover_endpoint(added.id, since="3d")

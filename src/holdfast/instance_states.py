@@ -216,7 +216,7 @@ def _steps(stored: str, finished_at: datetime | None) -> list[StepState]:
 
 
 def _times(step: _StoredStep, finished_at: datetime | None) -> tuple[datetime | None, datetime | None]:
-    """When it began, and when it ended, if it has; None also if that is not certain."""
+    """When it began, and when it ended; None if it has not, or if that is not certain."""
     if step.started_at is not None or step.took is None or step.ago is None or finished_at is None:
         return step.started_at, step.ended_at
     ended = finished_at - timedelta(seconds=step.ago)

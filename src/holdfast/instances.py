@@ -186,7 +186,7 @@ class InstanceVerbs:
     async def cancel_instance(self, instance: str | UUID | Instance[Any], reason: str = "cancelled") -> str:
         """Cancel a workflow instance: no further step starts, its children are cancelled, finished steps are undone.
 
-        Returns 'cancelled' if it had not begun, and has ended; otherwise 'processing': it ends when all is undone.
+        Returns 'cancelled' if it had not started, and has ended; otherwise 'processing': it ends when all is undone.
         Raises `NotFound` if there is no such instance, or it has ended.
 
         ```python
@@ -222,7 +222,7 @@ class InstanceVerbs:
         self._calls.wait_for(self.pause_instance(instance))
 
     async def resume_instance(self, instance: str | UUID | Instance[Any]) -> bool:
-        """Let a paused workflow instance go on, or retry one that is a dead letter or needs attention.
+        """Let a paused workflow instance continue, or retry one that is a dead letter or needs attention.
 
         Recorded steps are not run again; the one that failed has a full set of attempts. Returns False if the instance
         was neither paused nor a dead letter. Raises `NotFound` if there is no such instance, or it has ended.
@@ -239,7 +239,7 @@ class InstanceVerbs:
         return self._calls.wait_for(self.resume_instance(instance))
 
     async def restart_instance(self, instance: str | UUID | Instance[Any], step: str) -> int:
-        """Run a workflow instance again from a step on: this one and all later ones are forgotten. Returns how many.
+        """Run a workflow instance again from a given step: this one and all later ones are forgotten. Returns how many.
 
         `step` is named as in `holdfast workflow show`: the second of a name is 'charge#2'. Nothing is undone; children
         that it waits for are cancelled. Raises `InvalidInput` if it runs, is being undone, or has no such step.

@@ -44,7 +44,7 @@ class PublishOptions(TypedDict, total=False):
     """
 
     key: str | None
-    """What it is about: events of one key keep their order, on ordered routes."""
+    """What it is about: events with the same key keep their order, on ordered routes."""
     version: int | None
     """The version of the schema of its data; None: as its class says, or 1."""
     tenant: str | None
@@ -84,8 +84,8 @@ class EventVerbs:
         """Send events of these types to a destination: `hf.relay("order.*", to=Nats(…), name="bus")`.
 
         A type is a name, or its beginning and a star. Workers of this application send them, at least once each and
-        under the same id. With `ordered`, events of one key arrive in the order in which they were published; one that
-        waits for its retry then holds up its key, unless `on_failure` is "skip".
+        under the same id. With `ordered`, events with the same key arrive in the order in which they were published;
+        one that waits for its retry then holds up its key, unless `on_failure` is "skip".
 
         ```python
         class Printer:

@@ -206,7 +206,7 @@ class ScheduleVerbs(OperatorVerbs):
         self._calls.wait_for(self.pause_schedule(name))
 
     async def resume_schedule(self, name: str) -> None:
-        """Fire again, from the next slot on. Slots of the pause are not made up for.
+        """Fire again, from the next slot on. Slots during the pause are not fired later.
 
         ```python
         await hf.resume_schedule("report for tenant 7")
@@ -219,7 +219,7 @@ class ScheduleVerbs(OperatorVerbs):
         self._calls.wait_for(self.resume_schedule(name))
 
     async def trigger_schedule(self, name: str) -> Job:
-        """Enqueue one of its jobs now, beside its slots; also while it is paused.
+        """Enqueue an extra job of it now, even while it is paused.
 
         ```python
         job = await hf.trigger_schedule("report for tenant 7")
@@ -232,7 +232,7 @@ class ScheduleVerbs(OperatorVerbs):
         return self._calls.wait_for(self.trigger_schedule(name))
 
     async def reset_schedule(self, name: str) -> None:
-        """Let a schedule count from now on, after the database's clock was ahead. No slot gets a second job.
+        """Restart a schedule from the current time, after the database's clock was ahead. No slot gets a second job.
 
         ```python
         await hf.reset_schedule("report for tenant 7")

@@ -74,10 +74,10 @@ def test_a_test_and_mistakes(shell: Shell) -> None:
     added = shell("endpoint", "add", "http://127.0.0.1:9/", "--allow-http", "--allow-private", "--any-port", "--json")
     endpoint = added.json["id"]
     refused = shell("endpoint", "test", endpoint)
-    assert (refused.code, "not taken: url: expected https" in refused.out) == (1, True), refused.all
+    assert (refused.code, "not accepted: url: expected https" in refused.out) == (1, True), refused.all
     assert " ms" not in refused.out and "no address" not in refused.out, "nothing was sent"
     away = shell("endpoint", "test", endpoint, "--allow-http", "--allow-private", "--any-port")
-    assert (away.code, "not taken: " in away.out) == (1, True)
+    assert (away.code, "not accepted: " in away.out) == (1, True)
     again = shell("endpoint", "add", "http://127.0.0.1:9/", "--allow-http", "--allow-private", "--any-port")
     assert (again.code, "there is already an endpoint" in again.err) == (1, True)
     missing = shell("endpoint", "show", "00000000-0000-7000-8000-000000000000")

@@ -155,7 +155,7 @@ def test_a_bad_id(shell: Shell, words: list[str]) -> None:
         ("[1]", """arguments: expected a JSON object, such as '{"name": "Ada"}'; got list"""),
         ('{"a": NaN}', "arguments: are not JSON"),
         ('{"a": "\\u0000"}', "NUL"),
-        ('{"type": "x"}', "type: cannot be an argument"),
+        ('{"type": "x"}', "type: cannot be the name of an argument"),
     ],
 )
 def test_bad_json(shell: Shell, arguments: str, said: str) -> None:

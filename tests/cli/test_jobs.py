@@ -213,7 +213,7 @@ def test_run_now(shell: Shell) -> None:
     assert shell("job", "run-now", str(later)).out == "1 of 1 are due now\n"
     again = shell("job", "run-now", str(later), str(due))
     assert (again.code, again.out) == (1, "0 of 2 are due now\n")
-    assert "did not wait for their time or a retry" in again.err
+    assert "not waiting for a time or a retry" in again.err
     assert shell("job", "run-now", "--all", "--dry-run", "--json").json == {"would_run_now": [str(mail)]}
     assert shell("job", "run-now", "-q", "mail", "--yes", "--json").json == {"due": [str(mail)]}
     assert shell.sql("select from holdfast.inbox where available_at > now()") == []

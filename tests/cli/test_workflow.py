@@ -102,12 +102,12 @@ def test_the_life_of_an_instance(parked: Shell) -> None:
 
     assert "is paused; holdfast workflow resume checkout:1" in parked("workflow", "pause", "checkout:1").out
     assert parked("workflow", "list", "--json").json[0]["state"] == "paused"
-    assert parked("workflow", "resume", "checkout:1").out == "it goes on\n"
+    assert parked("workflow", "resume", "checkout:1").out == "it continues\n"
     assert "nothing was done" in parked("workflow", "resume", "checkout:1").out
 
     restarted = parked("workflow", "restart", "checkout:1", "--from", "grace", "--yes")
-    assert restarted.out == "1 step forgotten; it runs again from grace on\n"
-    assert parked("workflow", "cancel", "checkout:1", "--yes").out == "it ends when its steps are undone\n"
+    assert restarted.out == "1 step forgotten; it runs again from grace\n"
+    assert parked("workflow", "cancel", "checkout:1", "--yes").out == "its steps are being undone; then it ends\n"
     whole = parked("workflow", "show", "checkout:1", "--json").json
     assert [step["name"] for step in whole["steps"]] == ["reserve"]
     assert whole["arguments"] == {"order_id": 1} and whole["cancel_requested_at"] is not None
@@ -153,7 +153,7 @@ def test_a_signal_that_is_waited_for(parked: Shell) -> None:
     asyncio.run(past_the_sleep())
     parked("workflow", "pause", "checkout:1")
     kept = parked("workflow", "signal", "checkout:1", "shipped").out
-    assert kept == "kept: the instance is paused; its wait for 'shipped' takes it when it goes on\n"
+    assert kept == "kept: the instance is paused; its wait for 'shipped' takes it when it continues\n"
     parked("workflow", "resume", "checkout:1")
     woken = parked("workflow", "signal", "checkout:1", "shipped").out
     assert woken == "woken: the instance was waiting for it and continues\n"
@@ -240,7 +240,7 @@ def check(shell: Shell, code: str, *words: str, name: str = "shop") -> tuple[int
 
 
 def test_code_that_fits(parked: Shell) -> None:
-    assert check(parked, CODE) == (0, "1 live instance: it goes on with this code\n")
+    assert check(parked, CODE) == (0, "1 live instance: it continues with this code\n")
     # It calls nothing, and writes nothing.
     before = parked.sql("select * from holdfast.steps order by ordinal")
     later = CODE.replace('await flow.wait("shipped"', 'await flow.wait("delivered"')

@@ -230,6 +230,31 @@ async def test_how_attempts_end(traced: Holdfast, traces: Traces, inbox: Inbox) 
     }
 
 
+async def test_what_fails_after_it_was_told_of_its_cancellation_ends_as_cancelled(
+    traced: Holdfast, traces: Traces, inbox: Inbox
+) -> None:
+    """The database neither retries such a job nor makes it a dead letter, and the span says so."""
+    began: list[UUID] = []
+
+    @traced.task
+    async def stumbles(ctx: Context) -> None:
+        began.append(ctx.job_id)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise ValueError("could not clean up") from None
+
+    async with traced.worker(**FAST):
+        jobs = [await stumbles.options(max_attempts=most).enqueue() for most in (1, 5)]
+        await until(lambda: len(began) == 2)
+        for job in jobs:
+            await traced.cancel(job.id)
+        spans = await traces.until("process default", 2)
+        await until(lambda: all(inbox.status(job.id) == "cancelled" for job in jobs))
+    assert [of(span)["holdfast.outcome"] for span in spans] == ["cancelled"] * 2
+    assert {(of(span)["error.type"], span.status.status_code.name) for span in spans} == {("ValueError", "ERROR")}
+
+
 async def test_each_run_of_a_workflow_is_a_span_and_its_children_are_below_it(traced: Holdfast, traces: Traces) -> None:
     async def pay() -> None: ...
 

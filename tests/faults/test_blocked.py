@@ -37,7 +37,7 @@ def test_unstarted_jobs_of_a_worker_that_does_not_run_go_to_others(fleet: Fleet,
     began = time.monotonic()
     held = count(fleet, "claimed_by = %s", name)
     other = fleet.start(lease=LEASE, concurrency=20)
-    wait_until(lambda: "does not run" in worker.log)
+    wait_until(lambda: "is not running" in worker.log)
     left = BLOCKS - 1 - (time.monotonic() - began)  # before it goes on and does them itself
     wait_until(lambda: count(fleet, "status = 'pending' or claimed_by <> %s", name) == 0, left)
     started = count(fleet, "claimed_by = %s", name)

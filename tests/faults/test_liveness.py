@@ -12,7 +12,7 @@ from tests.support.workers import Fleet
 pytestmark = pytest.mark.faults
 
 RECOVERY = 2 + 10.0
-"""Seconds, as promised: a lease of two or less, short backoffs, and 10."""
+"""Seconds: a lease of two or less, short backoffs, and 10. Promised are 13, but these workers sweep more often."""
 
 
 def gone(pid: int) -> bool:

@@ -75,4 +75,4 @@ def test_a_server_out_of_connections_is_waited_for(own_postgres: EmbeddedPostgre
     fleet.inbox.wait(job)
     ended = fleet.inbox.job(job)
     assert (ended["attempts"], ended["errors"]) == (1, None)
-    wait_until(lambda: worker.log.count("transactions for handlers again") == 1)
+    wait_until(lambda: worker.log.count("handlers can start transactions again") == 1)

@@ -36,7 +36,7 @@ STEPS = ["reserve", "charge", "receipt", "shipped", "notify"]
 CALLED = ["reserve", "charge", "receipt", "notify"]
 LEASE = 1.5
 RECOVERY = LEASE + 10
-"""Seconds, as promised: a lease, short backoffs, and 10."""
+"""Seconds, as in test_liveness.py: a lease, short backoffs, and 10."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ async def test_versions_are_upcast_and_newer_ones_wait(
     with caplog.at_level(logging.WARNING, "holdfast.worker"):
         async with hf.worker():
             assert await hf.result(old.job, timeout="20s") == [3, {"order_id": 1, "tax": 0}]
-            while "jobs wait that no live worker can run" not in caplog.text:
+            while "jobs are waiting that no live worker can run" not in caplog.text:
                 await asyncio.sleep(0.05)
     for each in (oldest, newer, unknown):
         assert (inbox.status(each.job), inbox.job(each.job)["attempts"]) == ("pending", 0)

@@ -159,7 +159,7 @@ async def test_an_attempt_that_cannot_begin_is_put_off(
     await until(lambda: living(pool) == 0)
     monkeypatch.setattr(pool, "_address", "nowhere:hf")
     assert await run(pool, claim_of("where")) == Snoozed(5.0)
-    assert "could not begin: app: there is no module 'nowhere'" in caplog.text
+    assert "could not start: app: there is no module 'nowhere'" in caplog.text
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     assert await run(pool, claim_of("where")) == Snoozed(5.0)
     assert "No such file or directory: '/nonexistent/python'" in caplog.text

@@ -23,5 +23,5 @@ async def test_an_outage_in_which_some_still_begin_is_one_outage(
         transactions._begun()
     assert [record.message.partition(":")[0] for record in caplog.records] == ["no transaction for handlers"]
     await until(lambda: len(caplog.records) == 2)
-    assert caplog.records[1].message == "transactions for handlers again, after 3 that could not begin"
+    assert caplog.records[1].message == "handlers can start transactions again, after 3 that failed to start"
     await transactions.close()

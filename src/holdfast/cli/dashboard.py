@@ -14,10 +14,9 @@ MISSING = "The dashboard needs packages that are not installed. Run: pip install
 
 
 @click.command()
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Where to listen. Others than loopback need a token."
-)
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any free one.")
+@click.option("--host", default="127.0.0.1", show_default=True,
+              help="Address to listen on. Any address other than loopback needs a token.")  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 chooses a free port.")
 @click.option(
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -25,14 +24,14 @@ MISSING = "The dashboard needs packages that are not installed. Run: pip install
 )
 @click.option("--allow-host", "hosts", multiple=True, help="A name by which people reach it; may be repeated.")
 @click.option("--mask", "masks", multiple=True, help="A field to hide, instead of the usual ones; may be repeated.")
-@click.option("--secure", is_flag=True, help="It is behind HTTPS: the cookie is sent over nothing else.")
+@click.option("--secure", is_flag=True, help="Send the cookie only over HTTPS. Use this behind an HTTPS proxy.")
 @click.option("--read-only", is_flag=True, help="Show no buttons, and refuse every action.")
 @schema_option
 def command(
     host: str, port: int, token_file: Path | None, hosts: tuple[str, ...], masks: tuple[str, ...], secure: bool,
     read_only: bool, schema: str,
 ) -> None:  # fmt: skip
-    """Show the installation in a browser, and act on it there.
+    """Show the installation in a browser, and operate it there.
 
     It listens on this machine only. On another address it does not start without a token: set
     HOLDFAST_DASHBOARD_TOKEN, or --token-file. What people do is written to the journal with their name.

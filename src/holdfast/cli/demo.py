@@ -17,7 +17,7 @@ from ..embedded import EmbeddedPostgresError
 
 @click.command()
 @click.option(
-    "--seconds", type=click.FloatRange(1, 3600), default=30.0, show_default=True, help="How long orders come in."
+    "--seconds", type=click.FloatRange(1, 3600), default=30.0, show_default=True, help="How long to produce orders."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object of numbers, and nothing else.")
 @click.option("--no-dashboard", is_flag=True, help="Serve no dashboard.")
@@ -25,8 +25,8 @@ def command(seconds: float, as_json: bool, no_dashboard: bool) -> None:
     """Watch it work: orders come in, workers are killed while they run jobs, and nothing is lost or duplicated.
 
     Prints the address of a dashboard, on this machine only, and opens it if there is a desktop. Its page Demo has
-    buttons: kill a worker, add one, drain one, pause the queue, pin the xmin horizon. In a terminal, the stage stays
-    open after the results, for those who want to press them; Ctrl-C ends it.
+    buttons: kill a worker, add one, drain one, pause the queue, pin the xmin horizon. In a terminal, the demo keeps
+    running after the results, so that you can use the buttons; Ctrl-C ends it.
 
     Runs on an embedded Postgres, which it removes at the end. With HOLDFAST_DATABASE_URL, runs on that server, in a
     separate schema, which it drops. The exit code is 1 if a job was lost, an effect was duplicated, anything of a

@@ -13,13 +13,13 @@ from .common import complain, printable
 @click.argument("app")
 @click.argument("worker", nargs=-1, type=click.UNPROCESSED, metavar="[-- WORKER OPTIONS]")
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(".holdfast"),
-              show_default=True, help="Where the data are kept.")  # fmt: skip
+              show_default=True, help="Where the data is kept.")  # fmt: skip
 @click.option("--watch", "watched", multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
               default=[Path()], show_default="this folder", help="Restart the worker when a Python file below this "
               "folder changes; repeat it for more.")  # fmt: skip
 @click.option("--dashboard/--no-dashboard", default=True, show_default=True, help="Start the dashboard, too.")
 @click.option("--port", type=click.IntRange(1, 65535), default=PORT, show_default=True,
-              help="Of the dashboard; if it is taken, the next free one.")  # fmt: skip
+              help="Port of the dashboard; if it is in use, the next free one.")  # fmt: skip
 def command(
     app: str, worker: tuple[str, ...], folder: Path, watched: tuple[Path, ...], dashboard: bool, port: int
 ) -> None:
@@ -29,7 +29,7 @@ def command(
     HOLDFAST_DATABASE_URL, that server is used instead, and not migrated.
 
     When a Python file changes, the new code is imported once to try it. If that works, the worker drains and restarts.
-    If not, the error is shown, and the worker goes on with the code that it has.
+    If not, the error is shown, and the worker continues with the old code.
 
     Options after -- are those of `holdfast worker`: holdfast dev shop.jobs:hf -- --concurrency 5
     """

@@ -20,10 +20,10 @@ def command(checks: tuple[str, ...], as_json: bool, schema: str) -> None:
     """Examine the server and the installation, and say what to do. It changes nothing.
 
     Without CHECK, all checks are run. Each line has a level, the name of the check, and what it found. The levels are
-    ok; warn (it will hurt if it goes on); fail (it hurts now, or work can be lost); unseen (this role may not see it:
-    grant it pg_monitor). Under what is not ok, there is what to do, and the page of the runbook.
+    ok; warn (it will hurt if it continues); fail (it hurts now, or work can be lost); unseen (this role may not see it:
+    grant it pg_monitor). Below each finding that is not ok: what to do, and the page of the runbook.
 
-    Exit code 0: all is well. 1: something is to be looked at, or could not be seen. 2: something is wrong, or nothing
+    Exit code 0: all is well. 1: there is a warning, or a check could not see enough. 2: something is wrong, or nothing
     could be checked.
     """
     try:

@@ -40,8 +40,8 @@ def command() -> None:
     "--type", "types", multiple=True, help="Events of this type, or 'order.*'; can be repeated. All by default."
 )
 @click.option("--tenant", help="Only events of this tenant; '*': of all. By default, events without a tenant.")
-@click.option("--ordered", is_flag=True, help="Send events of one key one at a time and in order.")
-@click.option("--description", help="For people.")
+@click.option("--ordered", is_flag=True, help="Send events with the same key one at a time and in order.")
+@click.option("--description", help="A note about the endpoint.")
 @click.option("--allow-http", is_flag=True, help="Accept an http:// URL; the worker must allow it, too.")
 @click.option("--allow-private", is_flag=True, help="Accept a private address; the worker must allow it, too.")
 @click.option("--any-port", is_flag=True, help="Accept ports other than 443; the worker must allow them, too.")
@@ -88,7 +88,7 @@ def add(
 def list_(tenant: str | None, as_json: bool, schema: str) -> None:
     """List endpoints and their state.
 
-    Whether they are active, since when they fail, and how many events are held.
+    Shows whether each is active, since when it has been failing, and how many events are held.
     """
     found = run(schema, lambda app: operating.states(app._calls, tenant=tenant))
     if as_json:
@@ -177,7 +177,7 @@ def enable(endpoint: UUID, schema: str) -> None:
 @command.command()
 @click.argument("endpoint", type=ENDPOINT_ID)
 @click.option("--overlap", type=DURATION, default="24h", show_default=True, help="How long the old secret stays valid.")
-@click.option("--force", is_flag=True, help="Even if the secret before the present one is still valid.")
+@click.option("--force", is_flag=True, help="Rotate even if the previous secret is still valid.")
 @yes_option
 @json_option
 @schema_option
@@ -210,13 +210,13 @@ def test(
     as_json: bool,
     schema: str,
 ) -> None:
-    """Send a signed test event to ENDPOINT, from here and now. Exits with 1 if it was not taken."""
+    """Send a signed test event to ENDPOINT, from here and now. Exits with 1 if the endpoint did not accept it."""
     webhooks = Webhooks(allow_http=allow_http, allow_private=allow_private, ports=None if any_port else (443,))
     found = run(schema, lambda app: operating.test(app._calls, endpoint, webhooks))
     if as_json:
         print_json(asdict(found))
     else:
-        outcome = f"taken: HTTP {found.status}" if found.delivered else f"not taken: {found.error}"
+        outcome = f"accepted: HTTP {found.status}" if found.delivered else f"not accepted: {found.error}"
         sent = "" if found.address is None else f", {found.ms:.0f} ms, {found.address}"
         click.echo(safe(f"{outcome}{sent}", 300))
         if found.response:
@@ -253,7 +253,7 @@ def recover(endpoint: UUID, since: float, yes: bool, as_json: bool, schema: str)
     What has failed for good, and what it missed while it was disabled.
     """
     if not yes:
-        click.confirm(f"Send to endpoint {endpoint} again what has failed or was missed?", abort=True)
+        click.confirm(f"Resend failed and missed events to endpoint {endpoint}?", abort=True)
     found = run(schema, lambda app: operating.recover(app._calls, endpoint, operating.instant(since)))
     if as_json:
         print_json(asdict(found))

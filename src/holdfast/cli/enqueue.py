@@ -55,7 +55,7 @@ def command(
     """Enqueue a job of KIND with ARGUMENTS, a JSON object.
 
     With --app shop.jobs:hf, the job gets the queue, attempts, priority, version and order of the task, and its
-    arguments are checked before anything is stored. The application also says which schema it is.
+    arguments are checked before anything is stored. The schema also comes from the application.
 
     Without --app, the task is not known: the job goes to the queue `default` unless you pass -q, and the arguments are
     checked only when the job runs.
@@ -94,7 +94,7 @@ def parse_arguments(kind: str, arguments: str) -> dict[str, Any]:
     if not isinstance(decoded, dict):
         raise InvalidPayload("arguments", f"expected a JSON object, such as {EXAMPLE}; got {type(decoded).__name__}")
     if "type" in decoded:
-        raise InvalidPayload("type", "cannot be an argument; that name carries the kind")
+        raise InvalidPayload("type", "cannot be the name of an argument: it is reserved for the kind")
     encode(kind, decoded)
     return decoded
 
@@ -105,7 +105,7 @@ def _by_task(
     """Enqueue as the application does."""
     source = click.get_current_context().get_parameter_source("schema")
     if source is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError("--schema: with --app, the application says which schema it is")
+        raise click.UsageError("--schema: with --app, the schema also comes from the application")
     app = load_app(path, imports)
     task = app.tasks.get(kind)
     if task is None:

@@ -15,7 +15,7 @@ from .stats import gather
 
 @click.command()
 @click.option("--max-age", type=DURATION, default="60s", show_default=True, help="How long due work may wait.")
-@click.option("--no-workers", is_flag=True, help="Healthy without a live worker, too.")
+@click.option("--no-workers", is_flag=True, help="Do not require a live worker.")
 @json_option
 @schema_option
 def command(max_age: float, no_workers: bool, as_json: bool, schema: str) -> None:

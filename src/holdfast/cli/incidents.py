@@ -39,7 +39,7 @@ def _read(value: str) -> Iterator[tuple[str, datetime]]:
 
 @click.command()
 @click.option("--around", type=_Time(), help="Half an hour before and after this time in UTC, such as 03:12.")
-@click.option("--since", type=DURATION, help="Within this time, such as 2h. Without both: the last day.")
+@click.option("--since", type=DURATION, help="Within this time, such as 2h. Default: the last day.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=10_000, show_default=True,
               help="The most rows of the journal to read; the newest ones.")  # fmt: skip
 @json_option
@@ -49,7 +49,7 @@ def command(around: datetime | None, since: float | None, limit: int, as_json: b
 
     Workers that started, drained or died; outages of the database; swept jobs; bursts of dead letters; queues that were
     paused, jobs that were revived, and by whom; migrations. Rows that belong together are one line. Kept for
-    journal_days, 42 if nobody has changed it.
+    journal_days (42 by default).
     """
     if around is not None and since is not None:
         raise click.UsageError("expected --around or --since, not both")

@@ -155,7 +155,7 @@ def cancel(
 def run_now(
     ids: tuple[UUID, ...], everything: bool, dry_run: bool, yes: bool, as_json: bool, schema: str, **filters: Any
 ) -> None:
-    """Run jobs now that wait for their time or their retry. Choose them by id or by filter.
+    """Run jobs now that are waiting for their time or their retry. Choose them by id or by filter.
 
     They become due; the next free worker claims them. Their attempts are counted as before.
     """
@@ -173,7 +173,7 @@ def run_now(
         click.echo(f"{len(found)} of {len(these)} are due now")
     if missed := sorted(set(ids) - set(found)):
         names = ", ".join(map(str, missed))
-        raise NotFound(f"did not wait for their time or a retry: {names}; see holdfast job show ID")
+        raise NotFound(f"not waiting for a time or a retry: {names}; see holdfast job show ID")
 
 
 @command.command()
@@ -184,7 +184,7 @@ def explain(id: str, as_json: bool, schema: str) -> None:
     """Say why a job does not run, and what happens to it next.
 
     ID is the id of a job, or the id with which a workflow instance was started. The first reason is the answer; the
-    others hold as well. Exit code 1: there is no such job.
+    others also apply. Exit code 1: there is no such job.
     """
     found = run(schema, lambda app: app.explain(id))
     if as_json:

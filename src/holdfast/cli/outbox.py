@@ -55,7 +55,7 @@ def lag(as_json: bool, schema: str) -> None:
     """Show how long deliveries take, by route.
 
     Seconds from the call that published or replayed an event until its confirmation is stored, in the last 5
-    minutes. A transaction that stays open after the call makes them more. OLDEST is how long the oldest delivery
+    minutes. A transaction that stays open after the call adds to the lag. OLDEST is how long the oldest delivery
     that is due has waited.
     """
     names = ("name", "waiting", "oldest", "delivered", "lag_p50", "lag_p99")
@@ -77,7 +77,7 @@ def lag(as_json: bool, schema: str) -> None:
 def list_(types: tuple[str, ...], limit: int, as_json: bool, schema: str) -> None:
     """List the newest events, and what became of their deliveries.
 
-    'no route': no route took it when it was published, or its deliveries are older than archive_days.
+    'no route': no route matched it when it was published, or its deliveries are older than archive_days.
     """
     rows = run(schema, lambda app: operating.recent(app._calls, types, limit))
     if as_json:
@@ -124,7 +124,7 @@ def _state(row: dict[str, Any]) -> str:
 
 
 @command.command()
-@click.option("--route", required=True, help="Where to.")
+@click.option("--route", required=True, help="The route to deliver along.")
 @click.option("--since", callback=time_or_ago, help="Published since: a time in UTC, or how long ago, such as 2h.")
 @click.option("--until", callback=time_or_ago, help="Published before; default: now.")
 @click.option("--type", "types", multiple=True, help="Only these types; default: those of the route.")
@@ -139,8 +139,8 @@ def replay(
 ) -> None:  # fmt: skip
     """Deliver events once more along a route.
 
-    One event, or all events of a period. They keep their ids. A destination that drops duplicates takes them
-    all the same: each replay has its own number.
+    One event, or all events of a period. They keep their ids. A destination that drops duplicates accepts
+    them anyway: each replay has its own number.
     """
     if since is None and event is None:
         raise click.UsageError("expected --since, such as --since 2h, or --event")
@@ -171,9 +171,9 @@ def replay(
 def remove(name: str, yes: bool, schema: str) -> None:
     """Remove the route NAME: it gets no new events. What waits is still delivered.
 
-    If a worker has it in its code, it is back when that starts: remove it there first.
+    A worker whose code still declares it adds it again when it starts, so remove it from the code first.
     """
     if not yes:
-        click.confirm(f"Remove route {name}? New events do not go along it.", abort=True)
+        click.confirm(f"Remove route {name}? It gets no new events.", abort=True)
     queue = run(schema, lambda app: operating.remove_route(app._calls, name))
     click.echo(f"route {name} gets no new events; what waits is in queue {queue}")

@@ -43,11 +43,12 @@ def list_(as_json: bool, schema: str) -> None:
 @click.argument("queue")
 @click.option("--ordered/--no-ordered", default=None, help="One job at a time and in order, per key.")
 @click.option("--on-failure", type=click.Choice(["block", "skip"]), default=None,
-              help="While a failed job of an ordered key waits for its retry, the next ones wait, or run.")  # fmt: skip
+              help="What the next jobs of an ordered key do while a failed job waits for its retry: wait, or "
+              "run.")  # fmt: skip
 @click.option("--owned/--no-owned", default=None, help="Each bucket of keys is claimed by one live worker.")
 @schema_option
 def set_(queue: str, ordered: bool | None, on_failure: OnFailure | None, owned: bool | None, schema: str) -> None:
-    """Set how jobs of QUEUE run that are enqueued from now on. Flags that you leave out keep their value."""
+    """Set the mode of QUEUE, for jobs enqueued from now on. Flags that you omit keep their value."""
     if ordered is None and on_failure is None and owned is None:
         raise click.UsageError("expected --ordered, --on-failure or --owned")
 
@@ -66,7 +67,7 @@ def set_(queue: str, ordered: bool | None, on_failure: OnFailure | None, owned: 
 def keys(queue: str | None, limit: int, as_json: bool, schema: str) -> None:
     """List the keys with the most live jobs, of QUEUE or of all queues; the worker of each, and its oldest job.
 
-    A large inbox is read in part, and its counts are estimates then.
+    Only a sample of a large inbox is read; the counts are then estimates.
     """
 
     async def work(app: Holdfast) -> list[dict[str, Any]]:

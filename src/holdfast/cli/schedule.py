@@ -26,7 +26,7 @@ def command() -> None:
 @json_option
 @schema_option
 def list_(as_json: bool, schema: str) -> None:
-    """List schedules: when they fire next, and why not."""
+    """List schedules: when each fires next, or why it does not."""
     found = run(schema, lambda app: app.list_schedules())
     if as_json:
         print_json([_shown(each) for each in found])
@@ -74,9 +74,9 @@ def show(name: str, as_json: bool, schema: str) -> None:
 @yes_option
 @schema_option
 def pause(name: str, yes: bool, schema: str) -> None:
-    """Fire nothing of the schedule NAME until it is resumed."""
+    """Pause the schedule NAME: nothing fires until you resume it."""
     if not yes:
-        click.confirm(f"Pause schedule {name}? Its slots are not made up for.", abort=True)
+        click.confirm(f"Pause schedule {name}? Slots during the pause are not fired later.", abort=True)
     run(schema, lambda app: app.pause_schedule(name))
     click.echo(f"schedule {name} is paused. To resume it: holdfast schedule resume {name}")
 
@@ -95,7 +95,7 @@ def resume(name: str, schema: str) -> None:
 @json_option
 @schema_option
 def trigger(name: str, as_json: bool, schema: str) -> None:
-    """Enqueue a job of the schedule NAME now, beside its slots; also while it is paused."""
+    """Enqueue an extra job of the schedule NAME now, even while it is paused."""
     job = run(schema, lambda app: operating.trigger(app._calls, name))
     if as_json:
         print_json({"id": job})
@@ -111,11 +111,12 @@ def trigger(name: str, as_json: bool, schema: str) -> None:
 @click.option("--every", help="A period, such as 5m.")
 @click.option("--tz", default="UTC", show_default=True, help="The time zone of --cron, such as Europe/Berlin.")
 @click.option("--missed", type=click.Choice(POLICIES), default="latest", show_default=True,
-              help="Which of the slots fire that no worker fired in time.")  # fmt: skip
+              help="What happens to missed slots.")  # fmt: skip
 @click.option("--grace", default="30s", show_default=True, help="How late a slot may be before it is missed.")
-@click.option("--jitter", default="0s", show_default=True, help="Fire each slot later by a part of this.")
+@click.option("--jitter", default="0s", show_default=True,
+              help="Delay each slot by a pseudo-random time, at most this long.")  # fmt: skip
 @click.option("-q", "--queue", default="default", show_default=True)
-@click.option("--key", help="Jobs of one key belong together.")
+@click.option("--key", help="Jobs with the same key belong together.")
 @click.option("--priority", type=click.IntRange(0, 3), default=1, show_default=True, help="0 runs first.")
 @click.option("--max-attempts", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--version", type=click.IntRange(1), default=1, show_default=True, help="Of the payload.")
@@ -176,9 +177,12 @@ def remove(name: str, yes: bool, schema: str) -> None:
 @yes_option
 @schema_option
 def reset(name: str, yes: bool, schema: str) -> None:
-    """Let the schedule NAME count from now on, after the database's clock was ahead. No slot gets a second job."""
+    """Restart the schedule NAME from the current time, after the database's clock was ahead.
+
+    No slot gets a second job.
+    """
     if not yes:
-        click.confirm(f"Reset schedule {name}? Slots that are missed now are not made up for.", abort=True)
+        click.confirm(f"Reset schedule {name}? Slots that are missed now are not fired later.", abort=True)
     run(schema, lambda app: app.reset_schedule(name))
     click.echo(f"schedule {name} counts from now on")
 

@@ -15,7 +15,7 @@ from ..simulations import page
 def command(out: Path) -> None:
     """Write a page of simulations: one job, a crash, many workers, the ring, and a tuner.
 
-    It is one file that opens in a browser without a server, and asks nothing of the network. The dashboard shows the
+    It is one file that opens in a browser without a server, and needs no network. The dashboard shows the
     same simulations.
     """
     if str(out) == "-":

@@ -15,9 +15,9 @@ BY = {words: key for key, (words, _) in SORTS.items()}
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one frame, and end.")
+@click.option("--once", is_flag=True, help="Print one frame and exit.")
 @click.option("--sort", type=click.Choice(list(BY)), default="depth", show_default=True, help="How queues are sorted.")
-@click.option("--every", type=DURATION, default="1s", show_default=True, help="How often to look.")
+@click.option("--every", type=DURATION, default="1s", show_default=True, help="Refresh interval.")
 @schema_option
 def command(once: bool, sort: str, every: float, schema: str) -> None:
     """Watch the installation in the terminal: the three numbers, queues, workers, what runs, and errors.

@@ -37,11 +37,11 @@ log = logging.getLogger("holdfast.worker")
               help="How often the worker updates the registry and checks whether to drain.")  # fmt: skip
 @click.option("--poll", type=DURATION, default="1s", show_default=True, help="Longest poll interval when idle.")
 @click.option("--notify/--no-notify", default=True, show_default=True,
-              help="Listen for wake-ups, so that an idle worker starts a job at once. Polling goes on.")  # fmt: skip
+              help="Listen for wake-ups, so that an idle worker starts a job at once. Polling continues.")  # fmt: skip
 @click.option("--metrics", default=None, metavar="HOST:PORT",
-              help="Serve /metrics, /healthz and /readyz there, such as 127.0.0.1:9464. Default: do not.")  # fmt: skip
+              help="Serve /metrics, /healthz and /readyz there, such as 127.0.0.1:9464. Off by default.")  # fmt: skip
 @click.option("--log-level", default="INFO", show_default=True,
-              type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), help="Least severe lines to log.")  # fmt: skip
+              type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), help="Minimum level to log.")  # fmt: skip
 @click.option("--log-format", default="text", show_default=True, type=click.Choice(["text", "json"]),
               help="Lines for people, or one JSON object per line.")  # fmt: skip
 @pooler_option

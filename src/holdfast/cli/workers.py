@@ -57,13 +57,13 @@ def list_(as_json: bool, schema: str) -> None:
         row |= {
             "queues": "(isolation)" if row["metadata"].get("isolation") else ",".join(map(str, _queues(row))),
             "shares": ",".join(f"{name}:{share}" for name, share in row["shares"].items()) or None,
-            "hears": counters.get("listening"),
+            "listening": counters.get("listening"),
             "running": counters.get("running"),
             "completed": counters.get("completed"),
             "lease_lost": counters.get("lease_lost"),
         }
     columns = [
-        "id", "status", "live", "silent", "queues", "shares", "hears", "running", "completed", "lease_lost",
+        "id", "status", "live", "silent", "queues", "shares", "listening", "running", "completed", "lease_lost",
         "started_at",
     ]  # fmt: skip
     print_table(rows, columns, "no workers")
@@ -120,7 +120,7 @@ def drain(ids: tuple[str, ...], host: str | None, everyone: bool, yes: bool, sch
         click.echo("no worker to drain")
         return
     if not yes:
-        click.confirm(f"Drain {len(wanted)} worker{'s' * (len(wanted) > 1)}? Nothing starts others.", abort=True)
+        click.confirm(f"Drain {len(wanted)} worker{'s' * (len(wanted) > 1)}? They are not replaced.", abort=True)
     drained = run(schema, lambda app: app.drain_workers(wanted))
     for name in sorted(set(wanted)):
         click.echo(f"{name} {'is draining' if name in drained else 'was draining already, or has ended'}")

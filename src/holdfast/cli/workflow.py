@@ -56,7 +56,7 @@ def command() -> None:
 def list_(workflow: str | None, states: tuple[str, ...], limit: int, as_json: bool, schema: str) -> None:
     """List live instances and what they wait for.
 
-    With their state, and since when. Those that are in their state for the longest come first.
+    Shows the state of each, and since when. Those that have been in their state longest come first.
 
     For ended ones, see holdfast job list --status completed --kind WORKFLOW, and holdfast workflow show.
     """
@@ -85,8 +85,8 @@ def show(instance: str, as_json: bool, schema: str) -> None:
 
     A timeline of its steps, waits and retries, and what it waits for.
 
-    The name of a step, as it is shown here, is what holdfast workflow restart takes. Why it does not go on, and what to
-    do: holdfast job explain INSTANCE.
+    The name of a step, as it is shown here, is what holdfast workflow restart takes. To see why it does not continue,
+    and what to do: holdfast job explain INSTANCE.
     """
     state = run(schema, lambda app: app.instance(instance))
     if as_json:
@@ -165,9 +165,10 @@ def _what(step: StepState, state: InstanceState) -> str:
             return f"sleeps{until}"
         case "sleep", _:
             return "slept"
+        case "wait", "open" if step.started_at is not None:
+            return f"has waited for a signal for {_ago(step.started_at)}{',' if until else ''}{until}"
         case "wait", "open":
-            since = f" since {_ago(step.started_at)}" if step.started_at is not None else ""
-            return f"waits for a signal{since}{until}"
+            return f"waits for a signal{until}"
         case "wait", "timed_out":
             return "timed out"
         case "wait", _:
@@ -179,7 +180,7 @@ def _what(step: StepState, state: InstanceState) -> str:
         case "child", _:
             return f"job {step.child_id} did not complete"
         case "patch", _:
-            return "takes the new way"
+            return "runs the patched code"
         case _, "open" if step.attempts:
             due = (
                 f"; retried at {moment(state.wake_at)}"
@@ -274,7 +275,7 @@ def _became(became: Signalled, name: str, state: InstanceState | None) -> str:
             return "the instance has ended; nothing was added"
         case Signalled.KEPT:
             if state is not None and f"signal:{name}" in state.waits:  # it is paused, for example
-                return f"the instance is {state.state}; its wait for {name!r} takes it when it goes on"
+                return f"the instance is {state.state}; its wait for {name!r} takes it when it continues"
             waits = f" (it is {': '.join(filter(None, (state.state, _waits(state))))})" if state is not None else ""
             return f"the instance is not waiting for it now{waits}; its next wait for {name!r} takes it"
 
@@ -292,14 +293,15 @@ def cancel(instance: str, reason: str, yes: bool, schema: str) -> None:
     if not yes:
         click.confirm(f"Cancel {instance}, and undo its finished steps?", abort=True)
     became = run(schema, lambda app: app.cancel_instance(instance, reason))
-    click.echo("it had not begun, and has ended" if became == "cancelled" else "it ends when its steps are undone")
+    undoes = "its steps are being undone; then it ends"
+    click.echo("it had not started, and is cancelled" if became == "cancelled" else undoes)
 
 
 @command.command()
 @click.argument("instance")
 @schema_option
 def pause(instance: str, schema: str) -> None:
-    """Pause INSTANCE after its present step.
+    """Pause INSTANCE after its current step.
 
     It finishes the step that it is in, and nothing wakes it. Signals are kept.
     """
@@ -316,16 +318,17 @@ def resume(instance: str, schema: str) -> None:
     It may be paused, a dead letter, or need attention. Recorded steps are not run again.
     """
     resumed = run(schema, lambda app: app.resume_instance(instance))
-    click.echo("it goes on" if resumed else "nothing was done: it is neither paused nor a dead letter")
+    click.echo("it continues" if resumed else "nothing was done: it is neither paused nor a dead letter")
 
 
 @command.command()
 @click.argument("instance")
-@click.option("--from", "step", required=True, metavar="STEP", help="As holdfast workflow show names it.")
+@click.option("--from", "step", required=True, metavar="STEP",
+              help="The name of the step, as in holdfast workflow show.")  # fmt: skip
 @yes_option
 @schema_option
 def restart(instance: str, step: str, yes: bool, schema: str) -> None:
-    """Run INSTANCE again from a step on.
+    """Run INSTANCE again from a given step.
 
     This step and all later ones are forgotten; nothing is undone. Not while it
     runs: pause it first.
@@ -333,7 +336,7 @@ def restart(instance: str, step: str, yes: bool, schema: str) -> None:
     if not yes:
         click.confirm(f"Forget {step} and all later steps of {instance}, and run them again?", abort=True)
     forgotten = run(schema, lambda app: app.restart_instance(instance, step))
-    click.echo(f"{forgotten} step{'s' * (forgotten != 1)} forgotten; it runs again from {step} on")
+    click.echo(f"{forgotten} step{'s' * (forgotten != 1)} forgotten; it runs again from {step}")
 
 
 @command.command()
@@ -345,12 +348,12 @@ def restart(instance: str, step: str, yes: bool, schema: str) -> None:
 def check(app: str, workflow: str | None, imports: tuple[str, ...], as_json: bool) -> None:
     """Check the code of APP against live instances.
 
-    Replays their histories against the code of APP, given as module:attribute. Made for CI before a deploy. It
-    reads only, and calls no step. The database is the one that APP uses.
+    Replays their histories against the code of APP, given as module:attribute. Meant for CI before a deploy. It
+    only reads, and runs no step. The database is the one that APP uses.
 
-    Exit code 0: all instances go on with this code. 1: some would break: their steps differ (diff), this code does not
-    have their version (unknown version), arguments or results do not fit their types (undecodable), or the code raised
-    (raised). 2: nothing could be checked.
+    Exit code 0: all instances continue with this code. 1: some would break: their steps differ (diff), this code does
+    not have their version (unknown version), arguments or results do not fit their types (undecodable), or the code
+    raised (raised). 2: nothing could be checked.
     """
     try:
         loaded = load_app(app, check_modules("--import", imports))
@@ -392,7 +395,7 @@ def _print_check(found: list[Replayed], counts: dict[str, int]) -> None:
         return
     live = plural(total, "live instance")
     if not found:
-        click.echo(f"{live}: {'it goes' if total == 1 else 'all go'} on with this code")
+        click.echo(f"{live}: {'it continues' if total == 1 else 'all continue'} with this code")
         return
     parts = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
     click.echo(f"\n{live}: {parts}. What to do:")

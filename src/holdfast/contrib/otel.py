@@ -174,7 +174,7 @@ class AttemptSpan:
     def carry(self) -> dict[str, str]:
         return _injected()
 
-    def ended(self, outcome: AnyOutcome | None) -> AnyOutcome | None:
+    def ended(self, outcome: AnyOutcome | None, cancelled: bool = False) -> AnyOutcome | None:
         span, end = self._span, outcome.end if isinstance(outcome, FlowEnd) else outcome
         match end:
             case None:
@@ -184,7 +184,7 @@ class AttemptSpan:
                 span.set_attribute(WAITS, list(end.waits))
             case AttemptFailed():
                 last = end.give_up or self._claim.attempt >= self._claim.max_attempts
-                how = "dead_letter" if last else "retried"
+                how = "cancelled" if cancelled else "dead_letter" if last else "retried"  # as fail_attempts decides
                 _failed(span, end)
                 # With this span among its details: the next attempt links to it, and people find the trace.
                 outcome = replace(end, details={**(end.details or {}), **_named(span)})

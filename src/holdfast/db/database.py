@@ -185,7 +185,7 @@ class Database(msgspec.Struct, frozen=True):
                 else "Set Holdfast(pooler=True), HOLDFAST_POOLER=1 or --pooler"
             )
             return ConfigurationError(
-                f"There is a pooler at {self.shown}, which passes no settings on ({words(error)}). {remedy}."
+                f"There is a pooler at {self.shown}, which does not pass settings on ({words(error)}). {remedy}."
             )
         if "permission denied" in str(error):
             return self._wrong(words(error), REMEDY)

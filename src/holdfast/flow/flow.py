@@ -332,7 +332,7 @@ class Flow:
     # Values
 
     async def patched(self, name: str, /) -> bool:
-        """Whether this instance takes the new way: True for those that were not past this point when it was added.
+        """Whether to run the patched code: True for instances that had not reached this point when it was added.
 
         The first answer holds for the instance, wherever and however often it asks.
 

@@ -262,7 +262,7 @@ async def _failed(
     if not give_up and call.attempt % how.max_attempts:
         record.delay = delay
         log.warning(
-            "step %s failed (attempt %s of %s): %s; it is retried in %.1f s", call.shown,
+            "step %s failed (attempt %s of %s): %s; it will be retried in %.1f s", call.shown,
             call.attempt % how.max_attempts, how.max_attempts, failed.last_error(), delay,
         )  # fmt: skip
         await machine.park([f"retry:{call.shown}"], delay=delay)

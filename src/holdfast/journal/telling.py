@@ -75,12 +75,12 @@ def _died(incident: Incident) -> str:
 
 
 def _failed(incident: Incident) -> str:
-    return f"worker {incident.subject} cannot go on: {incident.details.get('error', 'an error of its own')}"
+    return f"worker {incident.subject} cannot continue: {incident.details.get('error', 'an error of its own')}"
 
 
 def _called_dead(incident: Incident) -> str:
     silence = incident.details.get("silence", 0)
-    return f"worker {incident.subject} sent no heartbeat for {silence:g} s and is marked as dead"
+    return f"worker {incident.subject} sent no heartbeat for {silence:g} s and was marked as dead"
 
 
 def _absent(incident: Incident) -> str:

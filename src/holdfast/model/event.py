@@ -56,7 +56,7 @@ class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     version: int = 1
     """The version of its data's schema."""
     key: str | None = None
-    """What it is about. Events of one key keep their order."""
+    """What it is about. Events with the same key keep their order."""
     tenant: str | None = None
     """Whose it is."""
     at: datetime | None = None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["ok", "warn", "fail", "unseen"]
-"""ok: as it should be. warn: it will hurt if it goes on. fail: it hurts now, or work can be lost. unseen: this role may
-not see it, so it may be fine or not."""
+"""ok: as it should be. warn: it will hurt if it continues. fail: it hurts now, or work can be lost. unseen: this role
+may not see it, so it may be fine or not."""
 
 
 @dataclass(frozen=True, slots=True)

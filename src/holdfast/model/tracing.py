@@ -40,8 +40,10 @@ class Attempt(Protocol):
     def carry(self) -> dict[str, str]:
         """What is needed elsewhere to go on with the trace: the headers of a child, or for `Tracing.resume`."""
 
-    def ended(self, outcome: AnyOutcome | None) -> AnyOutcome | None:
-        """Take note of the outcome, and return it. A failure may get details, which are kept with the job."""
+    def ended(self, outcome: AnyOutcome | None, cancelled: bool = False) -> AnyOutcome | None:
+        """Take note of the outcome, and return it. A failure may get details, which are kept with the job.
+
+        `cancelled`: the attempt was told that its job is cancelled; then a failure ends the job, too."""
 
 
 class Step(Protocol):

@@ -64,7 +64,7 @@ async def drain(
     """Run jobs until none is due, also those that they enqueue. Delayed jobs and retries are not due yet.
 
     `errors`: by default the first error of a handler is raised, after its attempt was written as failed. With "retry",
-    it is only written, and the drain goes on. `Snooze`, `Fail` and `Retry` are endings, not errors. `queues`: only
+    it is only written, and the drain continues. `Snooze`, `Fail` and `Retry` are endings, not errors. `queues`: only
     these; otherwise all. `limit`: the most attempts; without it, more than 1,000 raise `DrainLimit`.
 
     Jobs run one at a time: async handlers on this event loop, all others in a thread, those with `process=True` too.

@@ -37,7 +37,7 @@ _armed: list[die_at] = []
 
 
 class die_at(AbstractContextManager["die_at"]):
-    """Let the worker of a drain die at a step of a workflow, once. The drain goes on, as another worker would.
+    """Let the worker of a drain die at a step of a workflow, once. The drain continues, as another worker would.
 
     `when`: "before" the step is called; "after" it has run, and nothing of it is recorded; or when it is "recorded".
     The instance runs again: a step that ran and was not recorded is called a second time, a recorded one is not. A step

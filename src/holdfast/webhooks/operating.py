@@ -48,9 +48,9 @@ class EndpointState:
     status: str
     """'active', 'paused' or 'disabled'."""
     ordered: bool
-    """Are events of one key sent one at a time and in order?"""
+    """Are events with the same key sent one at a time and in order?"""
     description: str | None
-    """For people."""
+    """A note about the endpoint."""
     failing_since: datetime | None
     """The first failure since its last success."""
     disabled_at: datetime | None

@@ -89,7 +89,7 @@ class EmbeddedWorker:
     async def stop(self) -> None:
         """Drain: let running jobs finish, and hand back the rest. If cancelled, stop now.
 
-        If cancelled again, this goes on in the background: the keeper must end, or it would keep this worker alive in
+        If cancelled again, this continues in the background: the keeper must end, or it would keep this worker alive in
         the registry.
         """
         if self._thread is not None:

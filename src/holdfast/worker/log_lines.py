@@ -56,7 +56,7 @@ class LogLines(Subscriber):
         worker_log.info("worker %s stopped: %s completed", worker, completed)
 
     def worker_failed(self, worker: str, error: BaseException) -> None:
-        worker_log.error("the worker cannot go on", exc_info=error)
+        worker_log.error("the worker cannot continue", exc_info=error)
 
     def lifespan_failed(self, worker: str, error: BaseException) -> None:
         worker_log.error("the lifespan of worker %s ended with an error; the worker stops", worker, exc_info=error)
@@ -73,25 +73,27 @@ class LogLines(Subscriber):
         shown = ", ".join(_unknown(each) for each in waiting[:MOST_KINDS])
         more = f" and {len(waiting) - MOST_KINDS} more" if len(waiting) > MOST_KINDS else ""
         worker_log.warning(
-            "jobs wait that no live worker can run: %s%s. They stay pending and lose no attempt. Import the modules "
-            "that have these tasks (--import shop.tasks, or Holdfast(imports=['shop.tasks'])), or start a worker of "
-            "the application that declared them",
+            "jobs are waiting that no live worker can run: %s%s. They stay pending and lose no attempt. Import the "
+            "modules that have these tasks (--import shop.tasks, or Holdfast(imports=['shop.tasks'])), or start a "
+            "worker of the application that declared them",
             shown, more,
         )  # fmt: skip
 
     # Attempts
 
     def not_started(self, claim: Claim, error: Exception, delay: float) -> None:
-        worker_log.error("%s %s could not begin: %s; it is retried in %g s", claim.kind, claim.id, error, delay)
+        worker_log.error("%s %s could not start: %s; it will be retried in %g s", claim.kind, claim.id, error, delay)
 
     def start_overdue(self, claims: Sequence[Claim], seconds: float) -> None:
         worker_log.info("handing back %s rows that could not start within %s s", len(claims), seconds)
 
     def overdue(self, held: Holding, pid: int | None) -> None:
         if pid is None:
-            worker_log.error("job %s is over its timeout and does not stop; its lease will expire", held.id)
+            worker_log.error("job %s has exceeded its timeout and has not stopped; its lease will expire", held.id)
         else:
-            supervisor_log.error("job %s is over its timeout and does not stop; killing process %s", held.id, pid)
+            supervisor_log.error(
+                "job %s has exceeded its timeout and has not stopped; killing process %s", held.id, pid
+            )
 
     def failed(self, claim: Claim, failure: AttemptFailed) -> None:
         with about(claim):
@@ -133,7 +135,9 @@ class LogLines(Subscriber):
         worker_log.error("the server rejected the ending of %s; its job will run again", claim.id, exc_info=error)
 
     def endings_unwritten(self, endings: int) -> None:
-        worker_log.warning("%s endings could not be written before the end; their leases will expire", endings)
+        worker_log.warning(
+            "%s endings could not be written before the worker stopped; their leases will expire", endings
+        )
 
     def handlers_left(self, handlers: int) -> None:
         worker_log.warning(
@@ -152,15 +156,16 @@ class LogLines(Subscriber):
     def recalled(self, worker: str, rows: int, stopped: bool) -> None:
         why = "stopped" if stopped else "blocked by a handler"
         keeper_log.warning(
-            "worker %s does not run: its process is %s; handed back %s jobs that it had not started", worker, why, rows
-        )
+            "worker %s is not running: its process is %s; handed back %s jobs that it had not started",
+            worker, why, rows,
+        )  # fmt: skip
 
     def unanswered(self, worker: str, rows: int) -> None:
         worker_log.warning("worker %s: handed back %s jobs of a claim whose answer was lost", worker, rows)
 
     def absent(self, worker: str) -> None:
         keeper_log.warning(
-            "worker %s does not count as live until it runs again; others get the buckets that it owned", worker
+            "worker %s does not count as live until it runs again; other workers take over its buckets", worker
         )
 
     def present(self, worker: str) -> None:
@@ -200,12 +205,14 @@ class LogLines(Subscriber):
                 else:
                     keeper_log.debug("keeper: %s", error)
             case Part.WAKE_UPS if isinstance(error, Deaf):
-                listener_log.warning("LISTEN is deaf: %s; polling goes on, trying again in %g s", error, PROBE_EVERY)
+                listener_log.warning(
+                    "LISTEN receives no notifications: %s; polling continues, trying again in %g s", error, PROBE_EVERY
+                )
             case Part.WAKE_UPS if not expected:
-                listener_log.error("cannot listen for wake-ups; polling goes on, trying again", exc_info=error)
+                listener_log.error("cannot listen for wake-ups; polling continues, trying again", exc_info=error)
             case Part.WAKE_UPS:
                 if first:
-                    listener_log.warning("no wake-ups for now: %s; polling goes on, trying again", error)
+                    listener_log.warning("no wake-ups for now: %s; polling continues, trying again", error)
             case Part.HOUSEKEEPING:
                 if first:
                     housekeeping_log.warning("housekeeping: %s; trying again", error)
@@ -214,7 +221,10 @@ class LogLines(Subscriber):
                     schedules_log.warning("schedules: %s; trying again", error)
             case Part.WORKFLOWS:
                 if first:
-                    worker_log.warning("steps of %s workflow instances wait: %s; trying again", outage.rows, error)
+                    worker_log.warning(
+                        "steps of %s workflow instances are waiting for the database: %s; trying again",
+                        outage.rows, error,
+                    )  # fmt: skip
             case Part.RECOVERY:
                 if first:
                     supervisor_log.warning(
@@ -227,7 +237,7 @@ class LogLines(Subscriber):
         if part is Part.LEASES:
             self._leases_logged = -math.inf
         if part is Part.TRANSACTIONS:
-            worker_log.info("transactions for handlers again, after %s that could not begin", failures)
+            worker_log.info("handlers can start transactions again, after %s that failed to start", failures)
 
     def listening(self, channel: str, again: bool) -> None:
         listener_log.info("listening for wake-ups on %s%s", channel, " again" if again else "")
@@ -237,9 +247,9 @@ class LogLines(Subscriber):
     def chore_failed(self, chore: str | None, error: Exception) -> None:
         what = f"the chore {chore}" if chore else "the search for chores"
         if isinstance(error, Contended):
-            housekeeping_log.info("%s gave way to another transaction: %s; it is retried", what, error)
+            housekeeping_log.info("%s gave way to another transaction: %s; it will be retried", what, error)
         else:
-            housekeeping_log.error("%s failed; it is retried", what, exc_info=error)
+            housekeeping_log.error("%s failed; it will be retried", what, exc_info=error)
 
     def swept(self, rows: Sequence[Swept]) -> None:
         for row in rows:
@@ -255,7 +265,7 @@ class LogLines(Subscriber):
         housekeeping_log.warning("ended session %s (%s), whose lease expired inside a transaction", pid, name)
 
     def called_dead(self, worker: str, silence: float) -> None:
-        housekeeping_log.warning("worker %s sent no heartbeat for %s s and is marked as dead", worker, silence)
+        housekeeping_log.warning("worker %s has sent no heartbeat for %s s and was marked as dead", worker, silence)
 
     # Schedules
 
@@ -267,10 +277,10 @@ class LogLines(Subscriber):
 
     def schedule_failed(self, schedule: str | None, error: Exception) -> None:
         if isinstance(error, InvalidInput):
-            schedules_log.error("schedule %s cannot fire: %s; it is retried", schedule, error)
+            schedules_log.error("schedule %s cannot fire: %s; it will be retried", schedule, error)
         else:
             what = f"schedule {schedule}" if schedule else "the search for due schedules"
-            schedules_log.error("%s failed; it is retried", what, exc_info=error)
+            schedules_log.error("%s failed; it will be retried", what, exc_info=error)
 
     # Worker processes
 
@@ -292,12 +302,12 @@ class LogLines(Subscriber):
 
     def connection_lost(self, route: str, destination: str, rows: int, error: BaseException) -> None:
         worker_log.warning(
-            "route %s: the connection to %s was lost (%s); %s events whose fate is unknown are sent again",
+            "route %s: the connection to %s was lost (%s); %s events with an unknown outcome will be sent again",
             route, destination, _in_short(f"{type(error).__name__}: {error}"), rows,
         )  # fmt: skip
 
     def events_not_loaded(self, route: str, rows: int, error: Exception) -> None:
-        worker_log.warning("route %s: %s events could not be read (%s); they are retried", route, rows, error)
+        worker_log.warning("route %s: %s events could not be read (%s); they will be retried", route, rows, error)
 
     def stop_requested(self, signal: str, now: bool) -> None:
         if now:

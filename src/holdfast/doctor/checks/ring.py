@@ -47,7 +47,7 @@ async def look(patient: Patient) -> Found:
                 f"{plural(len(astray), 'worker')} of queue {queue} see{'s' if len(astray) == 1 else ''} other members "
                 f"than the registry has ({astray[0]['worker']}): some buckets have no owner, or two",
                 float(len(astray)), "workers",
-                f"restart it: holdfast workers drain {astray[0]['worker']}; if it goes on, it reads another server",
+                f"restart it: holdfast workers drain {astray[0]['worker']}; if this continues, it reads another server",
             )  # fmt: skip
     return Found("ok", f"all workers of {plural(len(queues), 'owned queue')} agree", float(len(members)), "workers")
 

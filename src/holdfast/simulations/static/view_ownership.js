@@ -23,7 +23,7 @@ export function ownershipView() {
   const view = {
     name: "ring",
     title: "The ring",
-    lead: "Jobs of one key should run on one worker. Keys fall into 1,024 buckets, and the ring says which worker owns each bucket. When a worker comes or goes, only its share moves; with “hash modulo workers”, nearly every key changes its owner. The dots around it are open keys; the large ones have just moved.",
+    lead: "Jobs with the same key should run on the same worker. Keys fall into 1,024 buckets, and the ring says which worker owns each bucket. When a worker comes or goes, only its share moves; with “hash modulo workers”, nearly every key changes its owner. The dots around it are open keys; the large ones have just moved.",
     tries: [
       "Add a worker: about one key in four moves. Compare the other circle.",
       "Kill one, and play: for up to 30 s its keys have no owner, until its heartbeat is too old. Then the others take over its share.",

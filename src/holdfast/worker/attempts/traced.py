@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ...errors import Cancelled
 from ...model.flow import AnyOutcome
 from ...model.tracing import Tracing
 from .runner import JobRunner
@@ -38,7 +39,8 @@ class TracedRunner:
             if outcome is None:  # its ending is written
                 attempt.ended(running.written)
                 return None
-            return attempt.ended(outcome)
+            # A cancelled workflow is undone: its runs are not stopped with this reason, and are retried.
+            return attempt.ended(outcome, cancelled=isinstance(running.reason, Cancelled))
 
 
 def traced(runner: JobRunner, tracing: Tracing | None) -> AttemptRunner:

@@ -584,3 +584,14 @@ async def test_an_outage_is_reported_once_however_often_it_connects_in_between(
     connection.works()
     connection.lost(1, ConnectionResetError())
     assert said.words == ["lost", "back", "away", "back", "lost"]
+    said.words.clear()
+    for _ in range(3):  # it can be reached now and then, and breaks with each message
+        sink.away = True
+        assert not await opens()
+        sink.away = False
+        assert await opens()
+        connection.lost(1, ConnectionResetError())
+    assert said.words == ["away", "back"]
+    monkeypatch.setattr(connecting, "SAY_AGAIN", 0.0)  # a minute later
+    connection.lost(1, ConnectionResetError())
+    assert said.words == ["away", "back", "lost"]

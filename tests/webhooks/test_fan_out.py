@@ -241,6 +241,17 @@ async def test_pause_and_disable_count_all_that_is_held_then(outbox: Outbox) -> 
         assert await operating.enable(outbox.session, each.id) == 5
 
 
+async def test_what_an_endpoint_holds_has_the_route_of_all_deliveries_to_endpoints(outbox: Outbox) -> None:
+    paused = await outbox.add("https://paused.example/")
+    await outbox.add()
+    await outbox.publish()
+    await operating.pause(outbox.session, paused.id)
+    await outbox.fan_out()
+    assert await outbox.waiting() == {QUEUE: 1, f"hold.{paused.id}": 1}
+    rows = await outbox.connection.fetch("select route, status from holdfast.outbox order by endpoint is not null, 1")
+    assert [tuple(row) for row in rows] == [("webhooks", "completed"), *[("webhooks.endpoints", "pending")] * 2]
+
+
 async def test_postponed_for_a_time(outbox: Outbox) -> None:
     await outbox.add()
     await outbox.publish()

@@ -31,6 +31,7 @@ help:
 	@echo 'make test    lint, then all tests                        TESTARGS="-k claim"'
 	@echo '             on several servers at a time                JOBS=5'
 	@echo 'make boundary  two services and each broker between them, killed and stopped at every probe: 102 runs'
+	@echo '             (Kafka is left out: its mock keeps nothing)'
 	@echo 'make lint    ruff, mypy --strict, import-linter'
 	@echo 'make format  format the source with ruff'
 	@echo 'make bench   run the benchmarks, about ten minutes       ARGS="drain pinned", FULL=1 for full sizes, ARGS=--help'
@@ -75,6 +76,9 @@ endif
 endif
 ifeq ($(HOLDFAST_TEST_PGBOUNCER),)
 	@echo 'Left out: the run through PgBouncer (HOLDFAST_TEST_PGBOUNCER is not set; see make help).'
+endif
+ifeq ($(HOLDFAST_BOUNDARY),)
+	@echo 'Left out: the full matrix of services and brokers (make boundary).'
 endif
 
 boundary: $(VENV)/.dev

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .dashboard.application import Dashboard
     from .dashboard.settings import Auth
     from .receiving.consuming import Consumed
+    from .receiving.rejecting import Rejections
     from .schedules.declared import Declared
     from .tables import Sleep, Step, Wait
     from .tasks import ContextTask, PlainTask, TxTask
@@ -98,6 +99,7 @@ class Holdfast(ReceptionVerbs, ScheduleVerbs, InstanceVerbs, EventVerbs, Endpoin
         """The schedules in the code, by name."""
         self.consumers: list[Consumed] = []
         """The consumers that its workers run."""
+        self._rejections: dict[str, Rejections] = {}
         self.event_types: EventTypes = EventTypes(
             strict=bool(check_flag("strict_events", strict_events)), limits=limits
         )

@@ -14,7 +14,7 @@ import msgspec
 from .contracts.types import EventTypes
 from .db.link import backoff
 from .definitions import Definition, OnFailure, Upcast, define
-from .errors import ConfigurationError, Contended, InvalidInput, Unreachable
+from .errors import ConfigurationError, Contended, InvalidInput, Rejected, Unreachable
 from .lazy import LazyModule
 from .model.backoff import Backoff, RetryFunction
 from .model.durations import Duration, seconds
@@ -25,10 +25,11 @@ from .tasks import Task
 
 if TYPE_CHECKING:
     from .app import Holdfast
-    from .receiving import arrivals, asgi, consuming, gathering, requests, storing
+    from .receiving import arrivals, asgi, consuming, gathering, rejecting, requests, storing
     from .receiving.arrivals import Arrival, Source
     from .receiving.asgi import Receiver
     from .receiving.consuming import Consumed
+    from .receiving.rejecting import Rejections
     from .receiving.requests import Headers, Secrets
     from .receiving.storing import Received
     from .transports import consuming as transports
@@ -38,6 +39,7 @@ else:
     asgi = LazyModule("holdfast.receiving.asgi")
     consuming = LazyModule("holdfast.receiving.consuming")
     gathering = LazyModule("holdfast.receiving.gathering")
+    rejecting = LazyModule("holdfast.receiving.rejecting")
     requests = LazyModule("holdfast.receiving.requests")
     storing = LazyModule("holdfast.receiving.storing")
     transports = LazyModule("holdfast.transports.consuming")
@@ -174,6 +176,8 @@ class ReceptionVerbs(OperatorVerbs):
     event_types: EventTypes
     consumers: list[Consumed]
     """Those that its workers run."""
+    _rejections: dict[str, Rejections]
+    """Requests that `receive` has rejected, by source."""
 
     def on_event(
         self, type: str, /, *, source: str, **options: Unpack[EventOptions]
@@ -234,7 +238,7 @@ class ReceptionVerbs(OperatorVerbs):
         """Receive one webhook, in a view of any framework. When this returns, it is committed: answer with 204.
 
         `body` is the raw bytes of the request, because these are signed. Raises `Rejected`, with the status of the
-        answer; and `Unreachable` if there is no database: answer with 503, and the sender tries again.
+        answer, and logs why; and `Unreachable` if there is no database: answer with 503, and the sender tries again.
 
         ```python
         received = await hf.receive(source="shop", secrets=SECRETS, headers=request.headers, body=request.body)
@@ -244,7 +248,11 @@ class ReceptionVerbs(OperatorVerbs):
         if not isinstance(body, bytes):
             raise InvalidInput("body", f"expected the raw bytes of the request, got a {body.__class__.__name__}")
         given = await requests.current(requests.check_secrets(secrets))
-        arrival = requests.verified(named, requests.plain(headers), body, given)
+        try:
+            arrival = requests.verified(named, requests.plain(headers), body, given)
+        except Rejected as rejected:
+            self._rejections.setdefault(source, rejecting.Rejections(source)).record(rejected)
+            raise
         return (await self._keep(named, [arrival]))[0]
 
     def receive_sync(self, *, source: str, secrets: Secrets, headers: Headers, body: bytes) -> Received:

@@ -66,7 +66,7 @@ def test_the_life_of_an_endpoint(shell: Shell) -> None:
 
 def test_a_test_and_mistakes(shell: Shell) -> None:
     private = shell("endpoint", "add", "https://127.0.0.1/")
-    assert (private.code, "is not a public address" in private.err) == (1, True)
+    assert (private.code, "is not a public address" in private.err, "--allow-private" in private.err) == (1, True, True)
     plain = shell("endpoint", "add", "http://127.0.0.1:9/")
     assert (plain.code, "expected https" in plain.err, "--allow-http" in plain.err) == (1, True, True)
     port = shell("endpoint", "add", "https://127.0.0.1:9/")
@@ -75,6 +75,7 @@ def test_a_test_and_mistakes(shell: Shell) -> None:
     endpoint = added.json["id"]
     refused = shell("endpoint", "test", endpoint)
     assert (refused.code, "not accepted: url: expected https" in refused.out) == (1, True), refused.all
+    assert "on the command line: --allow-http" in refused.out
     assert " ms" not in refused.out and "no address" not in refused.out, "nothing was sent"
     away = shell("endpoint", "test", endpoint, "--allow-http", "--allow-private", "--any-port")
     assert (away.code, "not accepted: " in away.out) == (1, True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hmac
+import itertools
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
 
 from holdfast.errors import InvalidInput
+from holdfast.model import signature
 from holdfast.model.signature import BadSignature, check_secret, new_secret, sign, verify, verify_headers
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -88,6 +92,47 @@ def test_several_signatures_and_secrets() -> None:
     for secrets in ([], [other]):
         with pytest.raises(BadSignature):
             verify(ID, str(AT), BODY, SIGNED, secrets, AT)
+
+
+class Compared:
+    """Stands for `hmac` in the module: its comparison is recorded, and may have another result."""
+
+    new = staticmethod(hmac.new)
+
+    def __init__(self, result: bool | None = None) -> None:
+        self.result = result
+        self.pairs: list[tuple[bytes, bytes]] = []
+
+    def compare_digest(self, one: bytes, other: bytes) -> bool:
+        self.pairs.append((one, other))
+        return hmac.compare_digest(one, other) if self.result is None else self.result
+
+
+OTHERS = [new_secret() for _ in range(2)]
+EVERY_WAY = [
+    (signatures, secrets)
+    for signatures in itertools.permutations([SIGNED, *(sign(each, ID, AT, b"") for each in OTHERS)])
+    for secrets in itertools.permutations([SECRET, OTHERS[0]])
+]
+
+
+@pytest.mark.parametrize(("signatures", "secrets"), EVERY_WAY)
+def test_a_comparison_in_constant_time_decides_and_nothing_else(
+    signatures: Sequence[str], secrets: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every signature is compared with that of every secret in this way, also after one has matched."""
+    header = " ".join(signatures)
+    monkeypatch.setattr(signature, "hmac", compared := Compared())
+    verify(ID, str(AT), BODY, header, secrets, AT)
+    expected = [base64.b64decode(sign(secret, ID, AT, BODY).removeprefix("v1,")) for secret in secrets]
+    given_ones = [base64.b64decode(each.removeprefix("v1,")) for each in signatures]
+    assert compared.pairs == [(one, other) for other in expected for one in given_ones]
+    # What would notice a comparison by == beside it: it says no where they are equal, and yes where they are not.
+    monkeypatch.setattr(signature, "hmac", Compared(False))
+    with pytest.raises(BadSignature):
+        verify(ID, str(AT), BODY, header, secrets, AT)
+    monkeypatch.setattr(signature, "hmac", Compared(True))
+    verify(ID, str(AT), BODY + b"altered", header, secrets, AT)
 
 
 text = st.text() | st.none() | st.sampled_from([ID, str(AT), SIGNED])

@@ -17,6 +17,7 @@ from tests.support.workers import Inbox
 from holdfast import Holdfast, InvalidInput, NotFound
 from holdfast.cli import cli
 from holdfast.model.event import Delivered, Refused
+from holdfast.outbox import operating
 
 FAST: dict[str, Any] = {"lease": 30, "housekeeping": 0.2, "poll": 0.05}
 
@@ -104,13 +105,17 @@ def test_routes_and_lag_are_shown(hf: Holdfast, inbox: Inbox, sink: Sink, comman
     assert "oldest" in command("lag").output
 
 
-async def test_the_lag_of_what_was_delivered_is_measured(hf: Holdfast, inbox: Inbox, sink: Sink) -> None:
-    hf.relay("order.*", to=sink, name="bus")
+@pytest.mark.parametrize("name", ["bus", "webhooks"])
+async def test_the_lag_of_what_was_delivered_is_measured(hf: Holdfast, inbox: Inbox, sink: Sink, name: str) -> None:
+    """Also if a broker's route is called as that of webhook endpoints must be."""
+    hf.relay("order.*", to=sink, name=name)
     for n in range(20):
         await hf.publish("order.paid", {"n": n})
     await work(hf, sink, 20)
     (row,) = inbox.rows("select * from holdfast.delivered_lately(300, 100)")
-    assert (row["queue"], row["deliveries"]) == ("out.bus", 20)
+    assert (row["queue"], row["deliveries"]) == (f"out.{name}", 20)
+    (route,) = await operating.routes(hf._calls)
+    assert (route["delivered"], route["lag_p50"], route["lag_p99"]) == (20, row["half"], row["most"])
     truth = inbox.rows("select extract(epoch from lag)::float8 as lag from holdfast.outbox order by 1")
     assert row["longest"] == pytest.approx(truth[-1]["lag"], abs=0.05)
     assert 0 < row["half"] <= row["most"] <= row["longest"]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from holdfast.loading import served
 from holdfast.model.event import Delivered, Message, Refused, Verdict
 from holdfast.model.occurrences import Occurrences, Subscriber
 from holdfast.outbox import loading
+from holdfast.transports import Settle, Unavailable
 from holdfast.worker.embedded import EmbeddedWorker
 from holdfast.worker.leases.ledger import CAPACITY
 from holdfast.worker.relay import connection as connecting
@@ -244,6 +246,41 @@ async def test_an_event_that_breaks_its_connection_each_time_becomes_a_dead_lett
     assert {
         row["attempts"] for row in inbox.rows("select attempts from holdfast.outbox where status = 'completed'")
     } == {1}
+
+
+async def test_a_destination_that_takes_nothing_of_one_stream_now_blames_no_event(
+    hf: Holdfast, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although others get through, for as long as it lasts."""
+    monkeypatch.setattr(connecting, "backoff", lambda failures: 0.01)
+    sink = TwoStreams()
+    hf.relay("order.*", to=sink, name="bus", max_attempts=1)
+    for _ in range(3):
+        await hf.publish("order.away", {})
+    async with hf.worker(**FAST), asyncio.timeout(100):
+        while sink.answers < 12:
+            await publish(hf, range(1))
+            await asyncio.sleep(0.1)
+        away = inbox.rows("select status from holdfast.outbox where type = 'order.away'")
+        assert {row["status"] for row in away} <= {"pending", "processing"}
+        sink.without_leader = False
+        await until(lambda: set(statuses(inbox)) == {"completed"})
+    assert {row["attempts"] for row in inbox.rows("select attempts from holdfast.outbox")} == {1}
+
+
+class TwoStreams(Sink):
+    """Behind it are two streams, one of which has no leader."""
+
+    without_leader = True
+    answers = 0
+    """How often it has said so."""
+
+    async def send(self, batch: Sequence[Message], settle: Settle) -> None:
+        taken = [message for message in batch if not (self.without_leader and message.type == "order.away")]
+        await super().send(taken, settle)
+        if len(taken) < len(batch):
+            self.answers += 1
+            raise Unavailable("the stream of order.away is away")
 
 
 async def test_one_route_that_is_away_holds_up_no_other(hf: Holdfast, inbox: Inbox) -> None:
@@ -547,3 +584,14 @@ async def test_an_outage_is_reported_once_however_often_it_connects_in_between(
     connection.works()
     connection.lost(1, ConnectionResetError())
     assert said.words == ["lost", "back", "away", "back", "lost"]
+    said.words.clear()
+    for _ in range(3):  # it can be reached now and then, and breaks with each message
+        sink.away = True
+        assert not await opens()
+        sink.away = False
+        assert await opens()
+        connection.lost(1, ConnectionResetError())
+    assert said.words == ["away", "back"]
+    monkeypatch.setattr(connecting, "SAY_AGAIN", 0.0)  # a minute later
+    connection.lost(1, ConnectionResetError())
+    assert said.words == ["away", "back", "lost"]

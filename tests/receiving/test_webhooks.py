@@ -23,7 +23,7 @@ from tests.support.waiting import until
 from tests.support.workers import Inbox
 
 from holdfast import ConfigurationError, Event, Holdfast, InvalidInput, Receiver, Rejected, Unreachable
-from holdfast.receiving import asgi
+from holdfast.receiving import rejecting
 from holdfast.receiving.arrivals import MOST_BODY
 
 STRUCTURED = "application/cloudevents+json"
@@ -185,15 +185,49 @@ async def test_what_cannot_be_read_is_kept(client: Client, inbox: Inbox) -> None
 # Hostile requests
 
 
-async def test_replays(client: Client, inbox: Inbox) -> None:
+@pytest.fixture
+def every_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rejected request has a line of its own in the log."""
+    monkeypatch.setattr(rejecting, "LOG_EVERY", 0.0)
+
+
+def rejections(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says about rejected requests."""
+    lines = [record.getMessage() for record in caplog.records if record.name == "holdfast.receiving"]
+    return [line for line in lines if line.startswith("source shop: rejected 1 request (1 with 401); webhook-")]
+
+
+async def test_replays(
+    hf: Holdfast,
+    client: Client,
+    receiver: Receiver,
+    inbox: Inbox,
+    every_line: None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     body = plain_body(order_id=1)
     now = time.time()
+    refused = 0
     for at, status in ((now - 290, 204), (now + 290, 204), (now - 310, 401), (now + 310, 401), (0, 401)):
-        assert await client.post(body, signed(body, at=at)) == status, at - now
+        headers = signed(body, at=at)
+        assert await client.post(body, headers) == status, at - now
+        if status == 204:
+            assert await client.post(body, headers) == 204
+            again = await hf.receive(source="shop", secrets=[SECRET], headers=headers, body=body)
+            assert again.duplicate
+        refused += status == 401
+        assert (dict(receiver.rejected), len(rejections(caplog))) == ({401: refused} if refused else {}, refused)
     assert len(rows(inbox)) == 2
 
 
-async def test_altered_requests(client: Client, inbox: Inbox) -> None:
+async def test_altered_requests(
+    hf: Holdfast,
+    client: Client,
+    receiver: Receiver,
+    inbox: Inbox,
+    every_line: None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     body, id = plain_body(order_id=1), fresh_id()
     headers = signed(body, id)
     later = str(int(headers["webhook-timestamp"]) + 1)
@@ -208,10 +242,14 @@ async def test_altered_requests(client: Client, inbox: Inbox) -> None:
         (body, signed(body, id, secret=OTHER)),
         *((body, {name: value for name, value in headers.items() if name != gone}) for gone in list(headers)[:3]),
     ]
-    for changed, given_headers in altered:
+    for number, (changed, given_headers) in enumerate(altered, 1):
         assert await client.post(changed, given_headers) == 401, given_headers
+        assert (dict(receiver.rejected), len(rejections(caplog))) == ({401: number}, number)
     assert not rows(inbox)
     assert not inbox.one("select count(*) from holdfast.dedupe")
+    assert await client.post(body, headers) == 204
+    assert (await hf.receive(source="shop", secrets=[SECRET], headers=headers, body=body)).duplicate
+    assert len(rows(inbox)) == 1
 
 
 @pytest.mark.parametrize("how", ["list", "function", "coroutine"])
@@ -249,8 +287,8 @@ SIGNATURE = st.one_of(
 )
 
 
-def test_malformed_signatures_are_rejected() -> None:
-    """Whatever the headers are: never an error, never a message."""
+def test_malformed_signatures_are_rejected(every_line: None, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever the headers are: never an error, never a message, always a line in the log, and one only."""
     hf = Holdfast("postgresql://nowhere.invalid/none")
 
     @given(
@@ -262,9 +300,12 @@ def test_malformed_signatures_are_rejected() -> None:
     def check(id: str | None, timestamp: str | None, signature: str | None, body: bytes) -> None:
         given_headers = {"Webhook-Id": id, "webhook-timestamp": timestamp, "WEBHOOK-SIGNATURE": signature}
         headers = {name: value for name, value in given_headers.items() if value is not None}
+        caplog.clear()
         with pytest.raises(Rejected) as rejected:
             asyncio.run(hf.receive(source="shop", secrets=[SECRET], headers=headers, body=body))
         assert rejected.value.status == 401
+        (line,) = rejections(caplog)
+        assert line.isprintable()
 
     check()
 
@@ -272,7 +313,7 @@ def test_malformed_signatures_are_rejected() -> None:
 async def test_the_answer_says_nothing_and_the_log_says_why(
     hf: Holdfast, inbox: Inbox, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asgi, "LOG_EVERY", 4.0)
+    monkeypatch.setattr(rejecting, "LOG_EVERY", 4.0)
     receiver = hf.receiver(source="shop", secrets=[SECRET])
     body = plain_body(order_id=1)
     async with serving(receiver) as url, aiohttp.ClientSession() as session:
@@ -289,6 +330,26 @@ async def test_the_answer_says_nothing_and_the_log_says_why(
     assert lines[0].startswith("source shop: rejected 1 request (1 with 401); webhook-timestamp: ")
     assert lines[1].startswith("source shop: rejected 3 requests (2 with 401, 1 with 405); one of them: webhook-sig")
     assert SECRET not in caplog.text
+
+
+async def test_the_plain_functions_log_at_a_bounded_rate_and_one_line_at_a_time(
+    hf: Holdfast, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rejecting, "LOG_EVERY", 2.0)
+    body = plain_body(order_id=1)
+    forged = {**signed(body, secret=OTHER), "content-encoding": "x\nsource shop: all is well" + "x" * 1000}
+
+    def receive(headers: dict[str, str]) -> None:
+        with pytest.raises(Rejected):
+            hf.receive_sync(source="shop", secrets=[SECRET], headers=headers, body=body)
+
+    for headers in (forged, forged, signed(body, secret=OTHER)):
+        await asyncio.to_thread(receive, headers)
+    await until(lambda: len(caplog.records) == 2)
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first.startswith("source shop: rejected 1 request (1 with 415); content-encoding: expected none, got 'x\\n")
+    assert second.startswith("source shop: rejected 2 requests (1 with 401, 1 with 415); one of them: content-encoding")
+    assert all(line.isprintable() and len(line) < 500 for line in (first, second))
 
 
 async def test_other_methods_and_types(client: Client, receiver: Receiver, inbox: Inbox) -> None:

@@ -2,15 +2,18 @@
 
 import asyncio
 
+import nats
 import pytest
+from nats.aio.msg import Msg
 from nats.js.api import ConsumerConfig, DiscardPolicy
+from nats.js.errors import APIError
 from tests.support.brokers import fresh
-from tests.support.brokers.nats import NatsServer
+from tests.support.brokers.nats import NatsServer, cluster_of_three
 from tests.support.messages import Verdicts, message
 from tests.transports.conftest import NatsBench
 from tests.transports.test_brokers import fetch, send
 
-from holdfast.transports import Away, Delivered
+from holdfast.transports import Away, Delivered, Unavailable
 from holdfast.transports.cloudevents import STRUCTURED, read, structured
 from holdfast.transports.consuming import Incoming
 from holdfast.transports.nats import Nats, NatsConsumer
@@ -45,15 +48,84 @@ async def test_a_server_without_jetstream_is_away() -> None:
 
 async def test_a_cluster_without_a_leader_is_away() -> None:
     """It answers that it is unavailable now, and names no streams: that costs no attempt either."""
-    server = NatsServer(alone=True)
-    server.start()
+    servers = cluster_of_three()
+    servers[0].start()
+    said = ""
     try:
-        for _ in range(3):  # first nobody answers, then it says that it is unavailable
-            with pytest.raises(Away, match=r"the stream of order\.paid is away"):
-                await send(Nats(server.url), message(1))
-            await asyncio.sleep(2)
+        async with asyncio.timeout(100):
+            while "JetStream system temporarily unavailable (JetStream 10008)" not in said:  # first nobody answers
+                with pytest.raises(Unavailable, match=r"the stream of order\.paid is away") as caught:
+                    await send(Nats(servers[0].url), message(1))
+                said = str(caught.value)
     finally:
-        server.close()
+        for server in servers:
+            server.close()
+
+
+async def test_of_two_streams_one_has_lost_its_server() -> None:
+    """What is for the other one is stored, and no message is blamed."""
+    servers = cluster_of_three()
+    try:
+        for server in servers:
+            server.start()
+        here, away, of_away = await two_streams_on_two_servers(servers)
+        of_away.kill()
+        transport = Nats(",".join(server.url for server in servers if server is not of_away), "{type}")
+        said = ""
+        async with asyncio.timeout(100):
+            # Perhaps its server was also the leader of all: then nobody says more until there is another one.
+            while f"the stream of {away}.paid is away: {away} does not answer" not in said:
+                batch = [message(1, type=f"{away}.paid"), message(2, type=f"{here}.paid")]
+                verdicts = Verdicts()
+                await transport.open()
+                with pytest.raises(Unavailable) as caught:
+                    await transport.send(batch, verdicts)
+                await transport.close()
+                assert verdicts.of(batch[0]) is None
+                said = str(caught.value)
+            assert verdicts.delivered(batch) == [batch[1]]
+    finally:
+        for server in servers:
+            server.close()
+
+
+async def two_streams_on_two_servers(servers: list[NatsServer]) -> tuple[str, str, NatsServer]:
+    """The names of two streams without replicas, and the server of the second one."""
+    client = await nats.connect(servers[0].url)
+    names: dict[str, str] = {}
+    async with asyncio.timeout(100):
+        while len(names) < 2:
+            name = fresh()
+            try:
+                await client.jetstream().add_stream(name=name, subjects=[f"{name}.*"])
+                info = await client.jetstream().stream_info(name)
+            except (APIError, nats.errors.TimeoutError, nats.errors.NoRespondersError):  # no leader yet
+                continue
+            assert info.cluster is not None and info.cluster.leader is not None
+            names.setdefault(info.cluster.leader, name)
+    await client.close()
+    (_, here), (server, away) = names.items()
+    return here, away, next(each for each in servers if each.name_in_cluster == server)
+
+
+async def test_a_stream_that_says_that_it_is_offline(on_nats: NatsBench) -> None:
+    """Its neighbours are stored, and no message is blamed."""
+    client = await on_nats.client()
+
+    async def answer(msg: Msg) -> None:
+        await msg.respond(b'{"error": {"code": 503, "err_code": 10118, "description": "stream is offline"}}')
+
+    await client.subscribe(f"{on_nats.name}.elsewhere", cb=answer)
+    await client.flush()
+    batch, verdicts = [message(1, type="elsewhere"), message(2)], Verdicts()
+    transport = on_nats.sender()
+    await transport.open()
+    with pytest.raises(Unavailable, match=r"stream is offline \(JetStream 10118\)"):
+        await transport.send(batch, verdicts)
+    await transport.close()
+    await client.close()
+    assert list(verdicts.found) == [batch[1].delivery]
+    assert verdicts.delivered(batch) == [batch[1]]
 
 
 async def test_many_subjects_without_a_stream_if_the_user_may_not_ask(on_nats: NatsBench) -> None:

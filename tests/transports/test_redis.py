@@ -9,7 +9,7 @@ from tests.support.messages import Verdicts, message
 from tests.transports.conftest import RedisBench
 from tests.transports.test_brokers import fetch, send
 
-from holdfast.transports import Away
+from holdfast.transports import Away, Unavailable
 from holdfast.transports.cloudevents import STRUCTURED, read, structured
 from holdfast.transports.redis import RedisConsumer, RedisStreams
 
@@ -60,7 +60,7 @@ async def test_a_server_without_memory_is_away(on_redis: RedisBench) -> None:
     client = on_redis.client()
     await client.config_set("maxmemory", "1")
     try:
-        with pytest.raises(Away, match="OOM"):
+        with pytest.raises(Unavailable, match="OOM"):
             await transport.send([message(1), message(2)], verdicts)
     finally:
         await client.config_set("maxmemory", "0")

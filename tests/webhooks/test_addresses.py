@@ -94,3 +94,19 @@ def test_urls() -> None:
     assert Policy(ports=(443, 8443)).check_url("https://example.com:8443/")
     assert Policy(True, True, None).check_url("http://127.0.0.1:9999/hook")
     assert str(ip_address("127.0.0.1")) in str(Forbidden("127.0.0.1"))
+
+
+@pytest.mark.parametrize(
+    ("url", "setting"),
+    [
+        ("http://example.com/", "allow_http"),
+        ("https://example.com:9/", "ports"),
+        ("https://127.0.0.1/", "allow_private"),
+    ],
+)
+def test_what_is_not_allowed_names_the_setting(url: str, setting: str) -> None:
+    """And no flag of the command line: the error is also kept with attempts of deliveries."""
+    with pytest.raises(InvalidInput) as caught:
+        Policy().check_url(url)
+    assert f"(see Webhooks({setting}=…))" in str(caught.value)
+    assert "command line" not in str(caught.value)

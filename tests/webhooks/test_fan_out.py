@@ -227,6 +227,31 @@ async def test_a_row_that_is_being_claimed_is_skipped_by_a_pause(outbox: Outbox,
     assert await postpone(one, [(claims[0], 0.0)]) == {claims[0].id: f"hold.{endpoint.id}"}
 
 
+async def test_pause_and_disable_count_all_that_is_held_then(outbox: Outbox) -> None:
+    """Not only what they have moved themselves."""
+    endpoint, other = await outbox.add(), await outbox.add("https://other.example/", ordered=True)
+    for _ in range(5):
+        await outbox.publish(key="a")
+    await outbox.fan_out()
+    for each in (endpoint, other):
+        assert await operating.pause(outbox.session, each.id) == 5
+        assert await operating.pause(outbox.session, each.id) == 5
+        assert await operating.disable(outbox.session, each.id, "test") == 5
+        assert await operating.disable(outbox.session, each.id, "test") == 5
+        assert await operating.enable(outbox.session, each.id) == 5
+
+
+async def test_what_an_endpoint_holds_has_the_route_of_all_deliveries_to_endpoints(outbox: Outbox) -> None:
+    paused = await outbox.add("https://paused.example/")
+    await outbox.add()
+    await outbox.publish()
+    await operating.pause(outbox.session, paused.id)
+    await outbox.fan_out()
+    assert await outbox.waiting() == {QUEUE: 1, f"hold.{paused.id}": 1}
+    rows = await outbox.connection.fetch("select route, status from holdfast.outbox order by endpoint is not null, 1")
+    assert [tuple(row) for row in rows] == [("webhooks", "completed"), *[("webhooks.endpoints", "pending")] * 2]
+
+
 async def test_postponed_for_a_time(outbox: Outbox) -> None:
     await outbox.add()
     await outbox.publish()

@@ -8,6 +8,7 @@ from uuid import UUID
 import click
 
 from ..app import Holdfast
+from ..errors import InvalidInput
 from ..model.words import plural
 from ..webhooks import operating
 from ..webhooks.addresses import Policy
@@ -27,6 +28,9 @@ from .common import (
     time_or_ago,
     yes_option,
 )  # fmt: skip
+
+FLAGS = {"allow_http": "--allow-http", "allow_private": "--allow-private", "ports": "--any-port"}
+"""For each setting of `Webhooks(…)` that errors name: the flag that does the same here."""
 
 
 @click.group()
@@ -61,18 +65,21 @@ def add(
 ) -> None:
     """Add an endpoint at URL, and show its secret. The secret is not shown again."""
     policy = Policy(allow_private, allow_http, None if any_port else (443,))
-    added = run(
-        schema,
-        lambda app: operating.add(
-            app._calls,
-            url,
-            types=types or ("*",),
-            tenant=tenant,
-            ordered=ordered,
-            description=description,
-            policy=policy,
-        ),
-    )
+    try:
+        added = run(
+            schema,
+            lambda app: operating.add(
+                app._calls,
+                url,
+                types=types or ("*",),
+                tenant=tenant,
+                ordered=ordered,
+                description=description,
+                policy=policy,
+            ),
+        )
+    except InvalidInput as error:
+        raise InvalidInput(error.field, _with_flag(error.problem)) from None
     if as_json:
         print_json(asdict(added))
         return
@@ -216,7 +223,8 @@ def test(
     if as_json:
         print_json(asdict(found))
     else:
-        outcome = f"accepted: HTTP {found.status}" if found.delivered else f"not accepted: {found.error}"
+        why_not = f"not accepted: {_with_flag(found.error or '')}"
+        outcome = f"accepted: HTTP {found.status}" if found.delivered else why_not
         sent = "" if found.address is None else f", {found.ms:.0f} ms, {found.address}"
         click.echo(safe(f"{outcome}{sent}", 300))
         if found.response:
@@ -279,7 +287,7 @@ def replay(
 ) -> None:  # fmt: skip
     """Send events to ENDPOINT once more.
 
-    One event, or all events of a period, also those that it has taken. They keep their ids, so a
+    One event, or all events of a period, even those that it has accepted. They keep their ids, so a
     receiver that has counted one drops it. Other endpoints get nothing.
     """
     if since is None and event is None:
@@ -301,5 +309,11 @@ def replay(
         click.echo(f"{plural(done, 'event')} {are} sent to it once more")
 
 
+def _with_flag(error: str) -> str:
+    """The error, and the flag that allows what it says is not allowed."""
+    flag = next((flag for setting, flag in FLAGS.items() if f"Webhooks({setting}=…)" in error), None)
+    return error if flag is None else f"{error}; on the command line: {flag}"
+
+
 def _row(found: EndpointAttempt) -> dict[str, Any]:
-    return {**asdict(found), "outcome": "taken" if found.delivered else found.error}
+    return {**asdict(found), "outcome": "accepted" if found.delivered else found.error}

@@ -22,6 +22,8 @@ OURS = frozenset({"partitionkey", "schemaversion", "tenant"})
 """The extension attributes of our events."""
 RESERVED = CONTEXT | OURS
 """What headers may not be called."""
+ENDPOINTS = "webhook endpoints"
+"""What the destination of the route to webhook endpoints is called: it is stored with the route."""
 
 
 def is_header_name(name: object) -> bool:

@@ -10,6 +10,7 @@ from uuid import UUID
 from ..db.acting import actor
 from ..db.runner import Runner
 from ..errors import NotFound
+from ..model.event import ENDPOINTS
 
 BATCH = 1000
 LATELY = 300.0
@@ -34,8 +35,8 @@ async def routes(
 
 def _route(row: dict[str, Any], waiting: Mapping[str, Any], lately: Mapping[str, Any]) -> dict[str, Any]:
     depth = [waiting[name] for name in waiting if name == row["queue"] or name.startswith(f"{row['queue']}.")]
-    # A row of the route to webhooks is no delivery: it becomes those to endpoints.
-    ended = lately.get(f"{row['queue']}.endpoints" if row["name"] == "webhooks" else row["queue"])
+    # A row of the route to endpoints is no delivery: it becomes those to endpoints. Another route may have its name.
+    ended = lately.get(f"{row['queue']}.endpoints" if row["destination"] == ENDPOINTS else row["queue"])
     return {
         **row,
         "waiting": sum(each["pending"] + each["blocked"] + each["processing"] for each in depth),

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..errors import Contended, Rejected, Unreachable
 from .arrivals import MOST_BODY, Arrival, Source
+from .rejecting import Rejections
 from .requests import Secrets, check_before_body, current, plain, too_large, verified
 from .storing import Received
 
@@ -31,8 +32,6 @@ Keep = Callable[[Arrival], Awaitable[Received]]
 
 RETRY_AFTER = 5
 """Seconds, in an answer of 503."""
-LOG_EVERY = 10.0
-"""Seconds between two lines about rejected requests: there may be as many as an attacker likes."""
 TEXTS = {
     401: b"not signed, or not lately\n",
     405: b"use POST\n",
@@ -64,11 +63,9 @@ class Receiver:
         self._keep = keep
         self._close = close
         self._timeout = timeout
-        self.rejected: Counter[int] = Counter()
+        self._rejections = Rejections(source.name)
+        self.rejected: Counter[int] = self._rejections.counts
         """Requests that were rejected, by the status of the answer."""
-        self._unlogged: Counter[int] = Counter()
-        self._logging: asyncio.TimerHandle | None = None
-        self._logged = float("-inf")
         self._down_since: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,7 +99,7 @@ class Receiver:
             arrival = verified(self._source, headers, body, await current(self._secrets))
             await self._keep(arrival)
         except Rejected as rejected:
-            self._record(rejected)
+            self._rejections.record(rejected)
             return rejected.status
         except (Unreachable, Contended) as error:
             self._note_down(error)
@@ -134,26 +131,6 @@ class Receiver:
                         return b"".join(chunks)
         except TimeoutError:
             raise Rejected(408, f"the body was not complete after {self._timeout:g} s") from None
-
-    def _record(self, rejected: Rejected) -> None:
-        """Count it, and log it now or, with the others, some seconds later."""
-        self.rejected[rejected.status] += 1
-        self._unlogged[rejected.status] += 1
-        wait = self._logged + LOG_EVERY - time.monotonic()
-        if wait <= 0:
-            self._log(rejected.reason)
-        elif self._logging is None:
-            self._logging = asyncio.get_running_loop().call_later(wait, self._log, rejected.reason)
-
-    def _log(self, reason: str) -> None:
-        counts = ", ".join(f"{number} with {status}" for status, number in sorted(self._unlogged.items()))
-        total = self._unlogged.total()
-        log.warning(
-            "source %s: rejected %s request%s (%s); %s", self._source.name, total, "s" * (total != 1), counts,
-            reason if total == 1 else f"one of them: {reason}",
-        )  # fmt: skip
-        self._unlogged.clear()
-        self._logging, self._logged = None, time.monotonic()
 
     def _note_down(self, error: Exception) -> None:
         if self._down_since is None:

@@ -18,6 +18,14 @@ class Away(Exception):
     """The destination cannot be reached, or the connection was lost. It costs no attempt, and is tried again."""
 
 
+class Unavailable(Away):
+    """The destination has answered that it cannot take messages now: no message is the reason.
+
+    A row that loses its connection again and again, while others get through, is suspected and spends attempts in the
+    end. After this, none is.
+    """
+
+
 @runtime_checkable
 class Transport(Protocol):
     """A destination of events."""
@@ -39,12 +47,13 @@ class Transport(Protocol):
 
         A message that is not settled when this returns or raises has an unknown fate: it costs no attempt, the
         transport is closed and opened again, and the message is sent again. So raise, or leave it unsettled, if the
-        connection was lost; settle it as `Refused` if the destination has answered. A batch has at most one message of
-        a key if the route is ordered, so neither pipelining nor retries change the order of a key.
+        connection was lost; settle it as `Refused` if the destination has answered about this message, and raise
+        `Unavailable` if it has answered that it takes none now. A batch has at most one message of a key if the route
+        is ordered, so neither pipelining nor retries change the order of a key.
         """
 
     async def close(self) -> None:
         """Disconnect, at once. What `send` was waiting for does not come any more."""
 
 
-__all__ = ["Away", "Delivered", "Message", "Postponed", "Refused", "Settle", "Transport", "Verdict"]
+__all__ = ["Away", "Delivered", "Message", "Postponed", "Refused", "Settle", "Transport", "Unavailable", "Verdict"]

@@ -117,7 +117,7 @@ class Policy:
         except ValueError as error:
             raise InvalidInput("url", f"is not a URL: {error}") from None
         if parts.scheme != "https" and not (parts.scheme == "http" and self.allow_http):
-            http = " (see Webhooks(allow_http=…); on the command line: --allow-http)" if parts.scheme == "http" else ""
+            http = " (see Webhooks(allow_http=…))" if parts.scheme == "http" else ""
             raise InvalidInput("url", f"expected https://…, got {text[:80]!r}{http}")
         if not parts.hostname:
             raise InvalidInput("url", "has no host")
@@ -128,18 +128,12 @@ class Policy:
         port = port if port is not None else 443 if parts.scheme == "https" else 80
         if self.ports is not None and port not in self.ports and not (port == 80 and parts.scheme == "http"):
             allowed = ", ".join(map(str, self.ports))
-            raise InvalidInput(
-                "url",
-                f"port {port} is not allowed; allowed: {allowed} (see Webhooks(ports=…); on the command line: "
-                "--any-port)",
-            )
+            raise InvalidInput("url", f"port {port} is not allowed; allowed: {allowed} (see Webhooks(ports=…))")
         if (literal := parse(parts.hostname)) is not None:
             try:
                 self.check_address(str(literal))
             except Forbidden as error:
-                raise InvalidInput(
-                    "url", f"{error} (see Webhooks(allow_private=…); on the command line: --allow-private)"
-                ) from None
+                raise InvalidInput("url", f"{error} (see Webhooks(allow_private=…))") from None
         return text
 
 

@@ -192,7 +192,8 @@ async def state(runner: Runner, id: UUID) -> EndpointState:
 
 async def pause(runner: Runner, id: UUID) -> int:
     """Send nothing until it is resumed. Returns how many deliveries wait for that now."""
-    return await _change(runner, id, "paused", None, ("active", "paused"), "enable it first")
+    await _change(runner, id, "paused", None, ("active", "paused"), "enable it first")
+    return await _held(runner, id)
 
 
 async def resume(runner: Runner, id: UUID) -> int:
@@ -207,7 +208,8 @@ async def enable(runner: Runner, id: UUID) -> int:
 
 async def disable(runner: Runner, id: UUID, why: str) -> int:
     """Send nothing, and make no deliveries, until it is enabled. Returns how many deliveries wait for that."""
-    return await _change(runner, id, "disabled", check_text("reason", why), ("active", "paused", "disabled"), "")
+    await _change(runner, id, "disabled", check_text("reason", why), ("active", "paused", "disabled"), "")
+    return await _held(runner, id)
 
 
 async def rotate(runner: Runner, id: UUID, overlap: Duration, force: bool, secret: str | None = None) -> str:
@@ -301,12 +303,18 @@ def instant(since: datetime | Duration) -> datetime:
 
 
 async def _change(runner: Runner, id: UUID, status: str, why: str | None, only: Sequence[str], advice: str) -> int:
+    """Change its status. Returns how many deliveries were moved by that."""
     rows = await runner.run("webhooks", "change", id, status, why, list(only), None, actor())
     if not rows:
         raise _none(id)
     if rows[0]["moved"] is None:
         raise ConfigurationError(f"Endpoint {id} is {rows[0]['was']}; {advice}")
     return int(rows[0]["moved"])
+
+
+async def _held(runner: Runner, id: UUID) -> int:
+    """How many of its deliveries wait until it is active: also those that were held before."""
+    return (await state(runner, id)).held
 
 
 def _none(id: UUID) -> NotFound:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ..db.runner import Runner
 from ..errors import ConfigurationError
-from ..model.event import Delivered, Message, Postponed, Refused, Verdict
+from ..model.event import ENDPOINTS, Delivered, Message, Postponed, Refused, Verdict
 from ..model.job import Holding
 from ..transports import Settle
 from .addresses import Policy
@@ -73,7 +73,7 @@ class Webhooks:
     @property
     def shown(self) -> str:
         """What logs and operators see of it."""
-        return "webhook endpoints"
+        return ENDPOINTS
 
     def bound(self, runner: Runner) -> EndpointTransport:
         """The transport that reads endpoints with this runner: one for each worker process."""

@@ -13,7 +13,7 @@ from tests.support.messages import Verdicts, message
 from tests.transports.rabbitmq.conftest import Shop
 
 from holdfast import ConfigurationError
-from holdfast.transports import Away, Delivered, Message, Transport
+from holdfast.transports import Away, Delivered, Message, Transport, Unavailable
 from holdfast.transports.rabbitmq import RabbitMQ, RabbitMQConsumer
 
 
@@ -216,7 +216,7 @@ async def test_a_server_with_an_alarm_blocks_us_until_the_deadline(shop: Shop) -
     try:
         started = time.monotonic()
         async with asyncio.timeout(30):
-            with pytest.raises(Away, match="blocked this connection"):
+            with pytest.raises(Unavailable, match="blocked this connection"):
                 await transport.send([message(number) for number in range(50)], verdicts)
             assert time.monotonic() - started > 2.9
             await transport.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...model.event import Delivered, Message, Refused
-from .. import Away, Settle
+from .. import Away, Settle, Unavailable
 from ..cloudevents import JSON, attributes
 from ..headers import named
 from ..naming import Template, library
@@ -28,6 +27,7 @@ TOO_LARGE = {10054}
 """The stream's max_msg_size: the message will never fit."""
 NAMES = "$JS.API.STREAM.NAMES"
 """Where to ask which streams have a subject."""
+ADD_IT = "add it to the subjects of a stream"
 NOT_NOW = {10008, 10009, 10023, 10118}
 """The cluster has no leader, or this is not the leader; no resources; the stream is offline: not about the message."""
 
@@ -116,7 +116,7 @@ class Nats:
                         raise sending.lost
                 if sending.open:
                     await sending.end()
-                await self._settle_unheard(sending)
+                await self._decide_unheard(sending)
                 if sending.later is not None:
                     raise sending.later
         except TimeoutError:
@@ -169,38 +169,40 @@ class Nats:
             details: dict[str, str | int | float] = {"duplicate": 1} if answer.duplicate else {}
             sent.settle(Delivered(reference=f"{answer.stream}:{answer.seq}", details=details))
         elif answer.error.err_code in NOT_NOW:
-            sent.sending.later = Away(f"{self._link.shown}: {answer.error.shown}")
+            sent.sending.later = Unavailable(f"{self._link.shown}: {answer.error.shown}")
             sent.sending.one_less()
         else:
             sent.settle(Refused(reason=answer.error.shown, final=answer.error.err_code in TOO_LARGE))
 
-    async def _settle_unheard(self, sending: _Sending) -> None:
-        """Decide about messages that no stream took: refused if there is none, unknown if it is only away."""
+    async def _decide_unheard(self, sending: _Sending) -> None:
+        """Decide about messages that no stream took: refused if there is none, later if it is only away."""
         subjects = list({sent.subject for sent in sending.unheard})
         # All at the same time: one by one, questions without an answer would take longer than the batch may.
         answers = await asyncio.gather(*map(self._why_unheard, subjects))
         reasons = dict(zip(subjects, answers, strict=True))
         for sent in sending.unheard:
             reason = reasons[sent.subject]
-            if reason is not None:
-                sending.settle(sent.message, Refused(reason=reason))
-        if None in reasons.values():
-            raise Away(f"{self._link.shown}: the stream of {next(s for s in subjects if reasons[s] is None)} is away")
+            if isinstance(reason, Refused):
+                sending.settle(sent.message, reason)
+            else:
+                sending.later = reason
 
-    async def _why_unheard(self, subject: str) -> str | None:
-        """Return why nobody stored a message of this subject; None if it may be stored later."""
-        question = json.dumps({"subject": subject}).encode()
+    async def _why_unheard(self, subject: str) -> Refused | Unavailable:
+        """Return why nobody stored a message of this subject: there is no stream, or it is away."""
+        away = f"{self._link.shown}: the stream of {subject} is away"
         errors = library("nats.errors", "nats")
         try:
-            answer = await self._link.client.request(NAMES, question, timeout=2)
+            answer = await self._link.client.request(NAMES, msgspec.json.encode({"subject": subject}), timeout=2)
         except (errors.NoRespondersError, errors.TimeoutError):
             if self._may_not_ask:  # then we believe what the server has said about the message
-                return f"no stream answered for the subject {subject}; add it to the subjects of a stream"
-            return None  # no JetStream, or no answer: as in a cluster that is starting
-        found = json.loads(answer.data)
-        if found.get("streams") or found.get("error"):  # an error: the cluster has no leader now
-            return None
-        return f"no stream has the subject {subject}; add it to the subjects of a stream"
+                return Refused(reason=f"no stream answered for the subject {subject}; {ADD_IT}")
+            return Unavailable(away)  # no JetStream, or no answer: as in a cluster that is starting
+        found = _NAMES.decode(answer.data)
+        if found.error is not None:  # the cluster has no leader now
+            return Unavailable(f"{away}: {found.error.shown}")
+        if found.streams:
+            return Unavailable(f"{away}: {', '.join(found.streams)} does not answer")
+        return Refused(reason=f"no stream has the subject {subject}; {ADD_IT}")
 
     def _denied(self, subject: str) -> None:
         """Called when the server says that we may not publish to a subject: it sends no other answer."""
@@ -232,7 +234,13 @@ class _Answer(msgspec.Struct):
     error: _Error | None = None
 
 
+class _Names(msgspec.Struct):
+    streams: list[str] | None = None
+    error: _Error | None = None
+
+
 _ANSWER = msgspec.json.Decoder(_Answer)
+_NAMES = msgspec.json.Decoder(_Names)
 
 
 class _Sending:

@@ -9,7 +9,7 @@ from ssl import SSLContext
 from typing import Any
 
 from ...model.event import Delivered, Message, Refused
-from .. import Away, Settle, cloudevents
+from .. import Away, Settle, Unavailable, cloudevents
 from ..naming import Template, check_url, hide_secrets
 from .link import PREFIX, SCHEMES, Link, hint, in_words, outcome
 
@@ -103,8 +103,10 @@ class RabbitMQ:
             for future in (closing, published, *tasks):
                 future.cancel()
         if late and not ended:
-            what = "has blocked this connection (memory or disk alarm)" if link.blocked() else "did not answer"
-            raise Away(f"{self.shown}: {what}: {len(late)} messages not confirmed within {self.timeout:g} s")
+            unconfirmed = f"{len(late)} messages not confirmed within {self.timeout:g} s"
+            if link.blocked():
+                raise Unavailable(f"{self.shown}: has blocked this connection (memory or disk alarm): {unconfirmed}")
+            raise Away(f"{self.shown}: did not answer: {unconfirmed}")
         failed = [task for task in tasks if task not in late and (task.cancelled() or task.exception() is not None)]
         if late or failed:
             errors = [outcome(future) for future in ([closing] if ended else []) + failed]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...model.event import Delivered, Message, Refused
-from .. import Away, Settle
+from .. import Away, Settle, Unavailable
 from ..cloudevents import JSON, attributes
 from ..naming import Template
 from .link import CONTENT_TYPE, DATA, PREFIX, Link, Wire, warn
@@ -99,7 +99,7 @@ class RedisStreams:
             return
         wire = self._idle.pop() if self._idle else await self._link.connect()
         self._used.add(wire)
-        later: Away | None = None
+        later: Unavailable | None = None
         try:
             with self._link.errors():
                 async with asyncio.timeout(self._timeout):
@@ -109,7 +109,7 @@ class RedisStreams:
                         if isinstance(answer, Exception):
                             word = _word(answer)
                             if word in NOT_NOW:
-                                later = Away(f"{self._link.shown}: {word} {answer}")
+                                later = Unavailable(f"{self._link.shown}: {word} {answer}")
                             else:
                                 settle(message, Refused(reason=f"{stream}: {answer}"))
                         else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from enum import Enum, auto
 
 from ...db.link import backoff
 from ...model.occurrences import Occurrences
@@ -25,13 +24,6 @@ _in_use: set[int] = set()
 two workers in one process, the second stands by."""
 
 
-class _Trouble(Enum):
-    LOST = auto()
-    """While it was in use."""
-    AWAY = auto()
-    """It cannot be reached."""
-
-
 class Connection:
     def __init__(self, route: str, transport: Transport, occurrences: Occurrences, draining: asyncio.Event) -> None:
         self._route = route
@@ -41,8 +33,10 @@ class Connection:
         self._failures = 0
         """In a row: tries to connect, and lost connections."""
         self._said_at = 0.0
-        self._said: _Trouble | None = None
-        """What was reported last; None: that it is connected again."""
+        self._said_down = False
+        """Was the last report that it is lost or away? Otherwise, that it is connected again."""
+        self._said_away = False
+        """Was this outage reported as one in which it cannot be reached?"""
 
     async def open(self) -> bool:
         """Wait for its turn, and connect. False: not now."""
@@ -61,11 +55,11 @@ class Connection:
             await self.close()
             if not isinstance(error, Exception):
                 raise
-            if self._failed(_Trouble.AWAY):
+            if self._failed(away=True):
                 self._occurrences.destination_away(self._route, self._transport.shown, error)
             return False
-        if self._said is not None:
-            self._said = None
+        if self._said_down:
+            self._said_down = False
             self._occurrences.destination_back(self._route, self._transport.shown)
         return True
 
@@ -80,22 +74,24 @@ class Connection:
 
     def lost(self, rows: int, error: BaseException) -> None:
         """Note that it was lost, with so many messages of unknown fate."""
-        if self._failed(_Trouble.LOST):
+        if self._failed(away=False):
             self._occurrences.connection_lost(self._route, self._transport.shown, rows, error)
 
     def works(self) -> None:
         """Note that everything that was sent was answered."""
         self._failures = 0
+        self._said_away = False
 
-    def _failed(self, trouble: _Trouble) -> bool:
+    def _failed(self, away: bool) -> bool:
         """Count a failure. True if it is to be reported: the first one, the first try to connect that fails, and then
         one a minute."""
         self._failures += 1
         now = time.monotonic()
-        left = trouble is _Trouble.AWAY and self._said is not trouble
-        if self._failures > 1 and not left and now - self._said_at < SAY_AGAIN:
+        first = self._failures == 1 or (away and not self._said_away)
+        if not first and now - self._said_at < SAY_AGAIN:
             return False
-        self._said_at, self._said = now, trouble
+        self._said_at, self._said_down = now, True
+        self._said_away = self._said_away or away
         return True
 
     def _longer(self) -> float:

@@ -24,7 +24,7 @@ from ...outbox import KIND
 from ...outbox.loading import load, read
 from ...outbox.routes import Route
 from ...probes import probe
-from ...transports import Transport
+from ...transports import Transport, Unavailable
 from ...webhooks.transport import Webhooks
 from ..attempts.completer import Completer
 from ..attempts.deciding import Unstarted, unstarted
@@ -351,8 +351,9 @@ class Relay:
             return True
         why = error or ConnectionError("the transport did not say what became of it")
         self._connection.lost(len(unknown), why)
+        blamed = not isinstance(why, Unavailable)
         for claim in unknown:
-            if self._losses.lost(claim.id) and alone:
+            if blamed and self._losses.lost(claim.id) and alone:
                 message = f"the connection was lost three times while this was sent: {type(why).__name__}: {why}"
                 self.in_flight.end(claim, self._failed(claim, "ConnectionLost", message))
             else:

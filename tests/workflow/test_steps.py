@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
 from tests.support.waiting import until
 from tests.support.workers import Inbox
 
@@ -192,13 +193,15 @@ async def test_what_a_drain_leaves_running_in_a_thread_is_left_to_its_lease(hf: 
     """The process is the application's, and the thread goes on in it."""
     begun, gate = threading.Event(), threading.Event()
 
+    async def end() -> None: ...
+
     def wait() -> None:
         begun.set()
         gate.wait(30)
 
     @hf.workflow(version=1)
     async def waits(flow: Flow) -> None:
-        await flow.step("wait", wait)
+        await flow.gather(flow.step("wait", wait), flow.step("end", end))
 
     try:
         async with hf.worker(**{**FAST, "lease": 60, "drain": 0.1}) as worker:
@@ -206,6 +209,56 @@ async def test_what_a_drain_leaves_running_in_a_thread_is_left_to_its_lease(hf: 
             await until(begun.is_set)
         assert worker.engine.handlers_left
         assert inbox.status(instance.job_id) == "processing"
+        assert inbox.rows("select name, status from holdfast.steps") == [{"name": "end", "status": "done"}]
+    finally:
+        gate.set()
+
+
+async def test_what_has_ended_beside_a_step_that_a_drain_interrupts_is_not_called_again(
+    hf: Holdfast, inbox: Inbox
+) -> None:
+    called: list[str] = []
+
+    async def end() -> str:
+        called.append("end")
+        return "ended"
+
+    async def wait(ctx: Context) -> str:
+        called.append("wait")
+        if ctx.generation == 1:
+            await asyncio.sleep(3600)
+        return "waited"
+
+    @hf.workflow(version=1)
+    async def waits(flow: Flow) -> list[str]:
+        return list(await flow.gather(flow.step("wait", wait), flow.step("end", end)))
+
+    async with hf.worker(**{**FAST, "drain": 0.1}):
+        instance = await waits.start()
+        await until(lambda: len(called) == 2)
+    assert inbox.status(instance.job_id) == "pending"
+    async with hf.worker(**FAST):
+        assert await instance.result(timeout="30s") == ["waited", "ended"]
+    assert called == ["wait", "end", "wait"]
+
+
+async def test_who_cancels_a_drain_of_tests_does_not_wait_for_a_thread(hf: Holdfast) -> None:
+    gate, ended = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        gate.wait(30)
+        ended.set()
+
+    @hf.workflow(version=1)
+    async def waits(flow: Flow) -> None:
+        await flow.step("wait", wait)
+
+    await waits.start()
+    try:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await drain(hf)
+        assert not ended.is_set()
     finally:
         gate.set()
 

@@ -11,7 +11,7 @@ import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from time import perf_counter
 from typing import Any, Protocol
@@ -32,7 +32,7 @@ from ...model.job import Claim
 from ...model.occurrences import Occurrences
 from ...probes import probe
 from ...workflow import recording
-from ..attempts.deciding import Unstarted, ended_transaction, unstarted
+from ..attempts.deciding import Draining, Unstarted, ended_transaction, unstarted
 from ..attempts.running import Running
 from ..attempts.transactions import ATTEMPT, Transactions, Unbegun
 from ..logs import current
@@ -99,6 +99,11 @@ class AsFlow:
             return unstarted(Unstarted.NO_TRANSACTION)
         except EndedItself:
             return ended_transaction()
+        except asyncio.CancelledError:
+            if isinstance(running.reason, Draining) and not running.given_up:
+                with suppress(Exception):  # the steps beside those that were interrupted: they need not run again
+                    await machine.flush()
+            raise
         finally:
             await own.threads_end()
             running.tell_steps = None  # else they would refer to each other, and wait for Python's search for cycles

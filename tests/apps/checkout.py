@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 
 from holdfast import Context, Flow, Holdfast, TxContext
-from tests.apps.witness import saw
+from tests.apps.witness import VARIABLE, read, saw
 
 hf = Holdfast()
 
@@ -152,6 +152,35 @@ async def overdue(flow: Flow) -> str:
     await flow.step("first", first)
     heard, _ = await flow.gather(flow.step("deaf", deaf, timeout="500ms"), flow.step("beside", beside))
     return str(heard)
+
+
+# When the drain is over
+
+
+def slow(ctx: Context) -> None:
+    """In its first call, nothing reaches it. The next one says whether the process of the first is still there."""
+    before = [seen.pid for seen in read(Path(os.environ[VARIABLE])) if (seen.job, seen.what) == (ctx.job_id, "slow")]
+    if any(Path(f"/proc/{pid}").exists() for pid in before):
+        saw(ctx, "beside")
+    called(ctx)
+    if not before:
+        time.sleep(3600)
+
+
+async def rest(ctx: Context) -> None:
+    """In its first run, it is not quick when it is cancelled."""
+    called(ctx)
+    if ctx.generation == 1:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            saw(ctx, "cancelled")
+            await asyncio.sleep(3600)
+
+
+@hf.workflow(version=1)
+async def stubborn(flow: Flow) -> None:
+    await flow.gather(flow.step("slow", slow), flow.step("rest", rest))
 
 
 # Cancelled with its child

@@ -638,6 +638,22 @@ def test_a_step_outlasts_the_drain(fleet: Fleet, tmp_path: Path) -> None:
     check_done(fleet, job, "charge")
 
 
+def test_a_step_in_a_thread_outlasts_the_drain(fleet: Fleet) -> None:
+    """Its process ends without waiting for it, and before anybody else calls it. The step beside it is cancelled."""
+    job = fleet.inbox.enqueue("stubborn")
+    first = worker(fleet, lease=300, options=["--drain", "0.5"])
+    for step in ("slow", "rest"):
+        fleet.wait_seen(job, step)
+    worker(fleet, lease=300)
+    assert first.drain() == 0
+    fleet.inbox.wait(job, seconds=RECOVERY)
+    counts = Counter(calls(fleet, job))
+    assert counts == {"slow": 2, "rest": 2, "cancelled": 1}
+    assert fleet.seen(job, "cancelled")[0].pid == fleet.seen(job, "slow")[0].pid
+    row = fleet.inbox.job(job)
+    assert row["attempts"] == 1 and not row["errors"], "it lost no attempt"
+
+
 VERSION_1 = """
 from holdfast import Flow, Holdfast
 hf = Holdfast()

@@ -538,3 +538,28 @@ async def test_a_run_looks_at_some_children_and_the_next_one_goes_on_there(
         " where child_id = (select min(child_id::text)::uuid from holdfast.steps)"
     )
     assert [await told() for _ in range(3)] == [0, 0, 1]
+
+
+async def test_after_a_failed_turn_the_children_go_on_where_they_were(
+    one: Session, keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise, with many children and a failure now and then, the last ones would never be looked at."""
+    monkeypatch.setattr(chores, "BATCH", 2)
+    monkeypatch.setattr(chores, "MOST_CHILDREN", 4)
+    await declare(one)
+    parent = await started(one)
+    begun = [child_step(n) for n in range(10)]
+    await park(one, parent, Parked(0, ("child:child#0",), tuple(begun), left=10))
+    await one.connection.execute("delete from holdfast.inbox where kind = 'job'")
+
+    async def run() -> dict[str, int]:
+        return await keep(AT_ONCE, 0, [Chore("children", 0, chores.children)]).round()
+
+    assert await run() == {"children": 4}
+    function: str = await one.connection.fetchval("select pg_get_functiondef('holdfast.tell_missed'::regproc)")
+    await one.connection.execute(function.replace("\nbegin\n", "\nbegin\n    perform 1 / 0;\n", 1))
+    assert [await run() for _ in range(2)] == [{}, {}]
+    result = json.loads(await one.connection.fetchval("select result from holdfast.chores where name = 'children'"))
+    assert "division by zero" in result["error"]
+    await one.connection.execute(function)
+    assert [await run() for _ in range(3)] == [{"children": 4}, {"children": 2}, {"children": 0}]

@@ -1,15 +1,19 @@
 """Steps through a real worker: what ends an attempt, what it is told, and the times that are kept of it."""
 
 import asyncio
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
 from tests.support.waiting import until
 from tests.support.workers import Inbox
 
-from holdfast import Backoff, Context, Flow, Holdfast, StepState, TxContext
+from holdfast import Backoff, Context, Flow, Holdfast, LeaseLost, StepState, TxContext
 from holdfast.testing import drain, frozen_clock
+from holdfast.worker.leases import ledger as marks
 
 FAST: dict[str, Any] = {"concurrency": 20, "poll": 0.05, "lease": 3}
 """A worker hears within a twelfth of a lease that an instance was cancelled."""
@@ -132,6 +136,156 @@ async def ended(hf: Holdfast, instance: UUID) -> None:
     async with asyncio.timeout(30):
         while not (await hf.instance(instance)).ended:
             await asyncio.sleep(0.02)
+
+
+# Stopped while they run in a thread
+
+
+async def test_a_step_in_a_thread_is_told_that_its_lease_is_lost_and_is_watched_until_it_ends(
+    hf: Holdfast, inbox: Inbox
+) -> None:
+    """It cannot be stopped, so its timeout holds. The step beside it is cancelled at once."""
+    begun: list[str] = []
+    told: list[str] = []
+    gate = threading.Event()
+
+    def watch(ctx: Context) -> None:
+        begun.append("watch")
+        ctx.wait_stopping(timeout=30)
+        try:
+            ctx.check()
+        except LeaseLost:
+            told.append("watch")
+            gate.wait(30)
+
+    async def look(ctx: Context) -> None:
+        begun.append("look")
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            told.append(f"look: {ctx.stopping}")
+
+    @hf.workflow(version=1)
+    async def watches(flow: Flow) -> None:
+        await flow.gather(flow.step("watch", watch, timeout="1h"), flow.step("look", look))
+
+    async with hf.worker(**FAST) as worker:
+        engine = worker.engine
+        try:
+            await watches.start()
+            await until(lambda: len(begun) == 2)
+            inbox.rows(
+                "update holdfast.inbox set claimed_by = 'another', lease_generation = 7,"
+                " lease_expires_at = now() + '1 hour'"
+            )
+            await until(lambda: sorted(told) == ["look: True", "watch"])
+            await asyncio.sleep(0.2)  # it could end now
+            (held,) = engine.ledger.held()
+            assert held.kill_at - marks.now() > 3500e9
+            assert engine.tally.counters.lease_lost == 0, "while it runs, it takes up its place"
+        finally:
+            gate.set()
+        await until(lambda: engine.tally.counters.lease_lost == 1 and not list(engine.ledger.held()))
+    assert inbox.one("select lease_generation from holdfast.inbox") == 7
+
+
+async def test_what_a_drain_leaves_running_in_a_thread_is_left_to_its_lease(hf: Holdfast, inbox: Inbox) -> None:
+    """The process is the application's, and the thread goes on in it."""
+    begun, gate = threading.Event(), threading.Event()
+
+    async def end() -> None: ...
+
+    def wait() -> None:
+        begun.set()
+        gate.wait(30)
+
+    @hf.workflow(version=1)
+    async def waits(flow: Flow) -> None:
+        await flow.gather(flow.step("wait", wait), flow.step("end", end))
+
+    try:
+        async with hf.worker(**{**FAST, "lease": 60, "drain": 0.1}) as worker:
+            instance = await waits.start()
+            await until(begun.is_set)
+        assert worker.engine.handlers_left
+        assert inbox.status(instance.job_id) == "processing"
+        assert inbox.rows("select name, status from holdfast.steps") == [{"name": "end", "status": "done"}]
+    finally:
+        gate.set()
+
+
+async def test_what_has_ended_beside_a_step_that_a_drain_interrupts_is_not_called_again(
+    hf: Holdfast, inbox: Inbox
+) -> None:
+    called: list[str] = []
+
+    async def end() -> str:
+        called.append("end")
+        return "ended"
+
+    async def wait(ctx: Context) -> str:
+        called.append("wait")
+        if ctx.generation == 1:
+            await asyncio.sleep(3600)
+        return "waited"
+
+    @hf.workflow(version=1)
+    async def waits(flow: Flow) -> list[str]:
+        return list(await flow.gather(flow.step("wait", wait), flow.step("end", end)))
+
+    async with hf.worker(**{**FAST, "drain": 0.1}):
+        instance = await waits.start()
+        await until(lambda: len(called) == 2)
+    assert inbox.status(instance.job_id) == "pending"
+    async with hf.worker(**FAST):
+        assert await instance.result(timeout="30s") == ["waited", "ended"]
+    assert called == ["wait", "end", "wait"]
+
+
+async def test_who_cancels_a_drain_of_tests_does_not_wait_for_a_thread(hf: Holdfast) -> None:
+    gate, ended = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        gate.wait(30)
+        ended.set()
+
+    @hf.workflow(version=1)
+    async def waits(flow: Flow) -> None:
+        await flow.step("wait", wait)
+
+    await waits.start()
+    try:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await drain(hf)
+        assert not ended.is_set()
+    finally:
+        gate.set()
+
+
+async def test_a_step_in_a_thread_whose_code_does_not_wait_for_it_ends_before_the_next_attempt(
+    hf: Holdfast, inbox: Inbox
+) -> None:
+    """What the code did cannot be replayed, so the attempt fails; but not while its thread runs."""
+    running: list[int] = []
+    most: list[int] = []
+
+    def work(ctx: Context) -> None:
+        running.append(ctx.generation)
+        most.append(len(running))
+        time.sleep(1)
+        running.remove(ctx.generation)
+
+    @hf.workflow(version=1, max_attempts=2, retry=SOON)
+    async def hurries(flow: Flow) -> None:
+        async with asyncio.timeout(0.1):
+            await flow.step("work", work)
+
+    async with hf.worker(**FAST):
+        instance = await hurries.start()
+        await until(lambda: inbox.status(instance.job_id) == "dead_letter")
+    assert (most, running) == ([1, 1], [])
+    assert [error["error"] for error in inbox.job(instance.job_id)["errors"]] == ["ConfigurationError"] * 2
 
 
 # Their times

@@ -3,7 +3,8 @@
 -- A child that left no row at all has completed: every other ending leaves one.
 -- Takes    ids of jobs that open steps wait for and that are not in the inbox, in any order.
 -- Returns  how many steps have heard.
--- Locks    instances, skipping locked rows, and those that have never waited: they are left for the next run.
+-- Locks    instances, skipping locked rows, and those that have never waited: they are left until the chore has been
+--          through all children and comes to them again.
 -- Index    idx_steps_child, primary keys, idx_archive_id.
 create or replace function holdfast.tell_missed(ids uuid[]) returns int
     language plpgsql volatile

@@ -356,6 +356,8 @@ class Hands:
         deadline = time.monotonic() + 1
         while any(r.cancellable for r in self._running.values()) and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
+        for running in self._running.values():
+            running.given_up = True
         if self._running:
             self._occurrences.handlers_left(len(self._running))
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ...context import Context
-from ...errors import Cancelled
+from ...errors import Cancelled, LeaseLost, Timeout
 from ...model.job import Claim
 from ...model.outcome import Outcome
 from ...model.tracing import Tracing
@@ -44,8 +44,11 @@ class Running(msgspec.Struct, eq=False):
     first one that runs is over its timeout; None: none runs."""
     context: Context | None = None
     reason: Stop | None = None
-    on_cancel: Callable[[Cancelled], None] | None = None
-    """Of a workflow: called instead of stopping it. Its running step is finished and recorded: it must be undone."""
+    tell_steps: Callable[[LeaseLost | Cancelled | Timeout], None] | None = None
+    """Of a workflow: tells the steps that run. If it was cancelled, that is all: its running step is finished and
+    recorded, because it must be undone."""
+    given_up: bool = False
+    """Was it told to stop, and the worker ends without waiting for it any longer?"""
     busy: float = 0.0
     """Of a workflow: the seconds that its steps took."""
     waited: bool = False
@@ -62,9 +65,10 @@ class Running(msgspec.Struct, eq=False):
         """Tell the handler to stop. Its hand is cancelled; a thread can only be told through its context."""
         if self.reason is not None:
             return
-        if self.on_cancel is not None and isinstance(reason, Cancelled):
-            self.on_cancel(reason)
-            return
+        if self.tell_steps is not None and not isinstance(reason, Draining):
+            self.tell_steps(reason)
+            if isinstance(reason, Cancelled):
+                return
         self.reason = reason
         if self.context is not None and not isinstance(reason, Draining):
             self.context._tell(reason)

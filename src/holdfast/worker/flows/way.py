@@ -1,7 +1,8 @@
 """Run workflow instances: replay the code from its history, call its steps, and say how the run ended.
 
 A step runs on the event loop, in a thread, or in a transaction, as a task would. It has its own timeout. A cancelled
-instance finishes the step that it is in, because that must be undone; a draining worker stops at the next step.
+instance finishes the step that it is in, because that must be undone; a draining worker stops at the next step. A run
+that is stopped ends when its threads have ended.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from time import perf_counter
 from typing import Any, Protocol
@@ -31,7 +32,7 @@ from ...model.job import Claim
 from ...model.occurrences import Occurrences
 from ...probes import probe
 from ...workflow import recording
-from ..attempts.deciding import Unstarted, ended_transaction, unstarted
+from ..attempts.deciding import Draining, Unstarted, ended_transaction, unstarted
 from ..attempts.running import Running
 from ..attempts.transactions import ATTEMPT, Transactions, Unbegun
 from ..logs import current
@@ -84,7 +85,7 @@ class AsFlow:
         arguments = definition.decode(claim.payload, claim.version)
         own = FlowJournal(self, running)
         journal: Journal = own if running.tracing is None else TracedJournal(own, claim, running.tracing)
-        running.on_cancel = own.tell  # before the history is loaded: stopped here, it would end without undo
+        running.tell_steps = own.tell  # before the history is loaded: stopped here, it would end without undo
         history = await self.records.load(claim) if claim.generation > 1 else _EMPTY
         probe("run.before")
         past = Past(history)
@@ -98,8 +99,14 @@ class AsFlow:
             return unstarted(Unstarted.NO_TRANSACTION)
         except EndedItself:
             return ended_transaction()
+        except asyncio.CancelledError:
+            if isinstance(running.reason, Draining) and not running.given_up:
+                with suppress(Exception):  # the steps beside those that were interrupted: they need not run again
+                    await machine.flush()
+            raise
         finally:
-            running.on_cancel = None  # with it, they would refer to each other, and wait for Python's search for cycles
+            await own.threads_end()
+            running.tell_steps = None  # else they would refer to each other, and wait for Python's search for cycles
         running.waited = True
         probe("run.after")
         return outcome
@@ -128,9 +135,9 @@ class FlowJournal:
         self._running = running
         self._claim = running.claim
         self._contexts: set[Context] = set()
-        self._due: list[float] = []
-        """When the steps that run in threads are over their timeouts."""
-        self._cancelled: Cancelled | None = None
+        self._threads: dict[asyncio.Future[Any], float] = {}
+        """The threads in which steps run, also those that were left, and when they are over their timeouts."""
+        self._reason: LeaseLost | Cancelled | Timeout | None = None
 
     @property
     def draining(self) -> bool:
@@ -138,14 +145,14 @@ class FlowJournal:
 
     @property
     def cancelled(self) -> bool:
-        return self._cancelled is not None
+        return isinstance(self._reason, Cancelled)
 
     def record(self, records: Sequence[StepRecord], alone: bool) -> Awaitable[Standing]:
         return self._way.records.record(self._claim, records, alone)
 
-    def tell(self, reason: Cancelled) -> None:
-        """Tell the running steps that the instance was cancelled."""
-        self._cancelled = reason
+    def tell(self, reason: LeaseLost | Cancelled | Timeout) -> None:
+        """Tell the running steps that the instance was cancelled, or why its run is stopped."""
+        self._reason = self._reason or reason
         for context in self._contexts:
             context._tell(reason)
 
@@ -177,45 +184,70 @@ class FlowJournal:
             raise LeaseLost("another worker may own the instance")
 
     async def _in_thread(self, call: StepCall) -> Any:
-        """A thread cannot be stopped: it is told, and its process is killed if it does not react."""
+        """A thread cannot be stopped: it is told, and its process is killed if it does not react.
+
+        If this is cancelled, the thread goes on, and is watched until it ends.
+        """
         context = StepContext(self._claim, self._way.desk, call.shown, call.attempt, call.result)
         given = (context, *call.arguments) if call.function.wants_context else call.arguments
-        loop = asyncio.get_running_loop()
-        with self._told(context), self._watched(call.timeout):
-            overdue = loop.call_later(call.timeout, context._tell, _timeout(call))
-            try:
-                value, error = await loop.run_in_executor(
-                    self._way.threads, copy_context().run, _invoke, call.function.call, given
-                )
-            finally:
-                overdue.cancel()
+        self._will_tell(context)
+        work = self._way.threads.submit(copy_context().run, _invoke, call.function.call, given)
+        thread = asyncio.wrap_future(work)
+        self._watch(thread, call, context)
+        try:
+            value, error = await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            work.cancel()  # if it has not begun
+            raise
         if error is not None:
             raise error
         return value
 
-    @contextmanager
-    def _watched(self, timeout: float) -> Generator[None, None, None]:
+    def _watch(self, thread: asyncio.Future[Any], call: StepCall, context: Context) -> None:
         """Others of this instance may run side by side, each with its own timeout."""
-        self._due.append(due := perf_counter() + timeout)
-        self._watch()
-        try:
-            yield
-        finally:
-            self._due.remove(due)
-            self._watch()
+        overdue = asyncio.get_running_loop().call_later(call.timeout, context._tell, _timeout(call))
 
-    def _watch(self) -> None:
-        self._running.watch_steps(min(self._due) - perf_counter() if self._due else None)
+        def ended(thread: asyncio.Future[Any]) -> None:
+            overdue.cancel()
+            self._contexts.discard(context)
+            del self._threads[thread]
+            self._watch_first()
+
+        self._threads[thread] = perf_counter() + call.timeout
+        thread.add_done_callback(ended)
+        self._watch_first()
+
+    def _watch_first(self) -> None:
+        self._running.watch_steps(min(self._threads.values()) - perf_counter() if self._threads else None)
+
+    async def threads_end(self) -> None:
+        """Wait for threads that were left: the run was stopped, or its code has cancelled their steps.
+
+        While they run, the instance must not run elsewhere, nor here. If the worker ends before they do, its process
+        does not wait for them, and the row is handed back when it is gone: so this raises what was to cancel the run.
+        """
+        if not self._threads:
+            return
+        running, task = self._running, asyncio.current_task()
+        running.cancellable = False  # what can be stopped was stopped
+        worker_ends = running.reason is None or running.given_up
+        if worker_ends and task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        await asyncio.wait(self._threads)
+        running.cancellable = True
 
     @contextmanager
     def _told(self, context: Context) -> Generator[Any, None, None]:
-        if self._cancelled is not None:
-            context._tell(self._cancelled)
-        self._contexts.add(context)
+        self._will_tell(context)
         try:
             yield context
         finally:
             self._contexts.discard(context)
+
+    def _will_tell(self, context: Context) -> None:
+        if self._reason is not None:
+            context._tell(self._reason)
+        self._contexts.add(context)
 
     async def commit(
         self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]

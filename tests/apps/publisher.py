@@ -1,7 +1,8 @@
-"""Publishes one event in a process of its own: `python -m tests.apps.publisher HOW ID URL [MARKER]`.
+"""Publishes one event in a process of its own: `python -m tests.apps.publisher HOW ID SERVER [MARKER]`.
 
-HOW is `call`, on a connection of Holdfast's own, or `transaction`, on one to this URL. With a marker, it makes that
-file after the publish call, and stands still before the commit. In the end it prints whether the event is new.
+HOW is `call`, on a connection of Holdfast's own, or `transaction`, on one to the server at this address, without a
+pooler. With a marker, it makes that file after the publish call, and stands still before the commit. In the end it
+prints whether the event is new.
 """
 
 import asyncio
@@ -35,8 +36,8 @@ hf = Holdfast()
 hf.relay("order.*", to=Nowhere(), name="bus")
 
 
-async def publish_in_transaction(id: UUID, url: str, marker: str | None) -> bool:
-    connection = await asyncpg.connect(url, server_settings={"application_name": NAME})
+async def publish_in_transaction(id: UUID, server: str, marker: str | None) -> bool:
+    connection = await asyncpg.connect(server, server_settings={"application_name": NAME})
     async with connection.transaction():
         published = await hf.on(connection).publish("order.paid", {"n": 1}, id=id)
         if marker is not None:
@@ -50,9 +51,9 @@ def stand_still(marker: str) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-async def main(how: str, id: str, url: str, marker: str | None = None) -> None:
+async def main(how: str, id: str, server: str, marker: str | None = None) -> None:
     if how == "transaction":
-        existed = await publish_in_transaction(UUID(id), url, marker)
+        existed = await publish_in_transaction(UUID(id), server, marker)
     else:
         existed = (await hf.publish("order.paid", {"n": 1}, id=UUID(id))).existed
     await hf.close()

@@ -595,3 +595,29 @@ async def test_an_outage_is_reported_once_however_often_it_connects_in_between(
     monkeypatch.setattr(connecting, "SAY_AGAIN", 0.0)  # a minute later
     connection.lost(1, ConnectionResetError())
     assert said.words == ["away", "back", "lost"]
+
+
+async def test_a_destination_of_which_a_part_takes_nothing_is_asked_once_a_second_and_reported_once(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, pauses = Said(), list[float]()
+    connection = Connection("bus", sink, Occurrences(said), asyncio.Event())
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(connection, "_pause", pause)
+    assert await connection.open()
+    for _ in range(10):
+        connection.lost(1, Unavailable("one of its streams has no leader"))
+        await connection.close()
+        assert await connection.open()
+        connection.works()  # a batch without a message for that part
+    assert said.words == ["lost", "back"]
+    assert len(pauses) == 10 and min(pauses) >= 1
+    connection.lost(1, ConnectionResetError())  # something else
+    await connection.close()
+    assert await connection.open()
+    assert said.words == ["lost", "back", "lost", "back"]
+    assert pauses[-1] < 1, "a lost connection is opened again soon"
+    await connection.close()

@@ -195,7 +195,8 @@ class Nats:
             answer = await self._link.client.request(NAMES, msgspec.json.encode({"subject": subject}), timeout=2)
         except (errors.NoRespondersError, errors.TimeoutError):
             if self._may_not_ask:  # then we believe what the server has said about the message
-                return Refused(reason=f"no stream answered for the subject {subject}; {ADD_IT}")
+                why = f"no stream answered for the subject {subject}; {ADD_IT}"
+                return Refused(reason=f"{why}, or allow this user to publish to {NAMES}, to see if it is only away")
             return Unavailable(away)  # no JetStream, or no answer: as in a cluster that is starting
         found = _NAMES.decode(answer.data)
         if found.error is not None:  # the cluster has no leader now

@@ -8,12 +8,15 @@ from contextlib import suppress
 
 from ...db.link import backoff
 from ...model.occurrences import Occurrences
-from ...transports import Transport
+from ...transports import Transport, Unavailable
 
 OPEN_WITHIN = 15.0
 CLOSE_WITHIN = 5.0
 OPEN_AGAIN = 10.0
 """Most seconds between two tries to connect."""
+UNAVAILABLE_AGAIN = 1.0
+"""Least seconds until it is asked again after it has said that it takes nothing now. A part of it may work, and answer
+every batch in between."""
 STAND_BY = 0.2
 """Seconds between two looks whether another worker of this process still uses the same transport."""
 SAY_AGAIN = 60.0
@@ -32,7 +35,9 @@ class Connection:
         self._draining = draining
         self._failures = 0
         """In a row: tries to connect, and lost connections."""
-        self._said_at = 0.0
+        self._at_least = 0.0
+        """Seconds of the next pause."""
+        self._said_at = -SAY_AGAIN
         self._said_down = False
         """Was the last report that it is lost or away? Otherwise, that it is connected again."""
         self._said_away = False
@@ -41,7 +46,8 @@ class Connection:
     async def open(self) -> bool:
         """Wait for its turn, and connect. False: not now."""
         if self._failures:
-            await self._pause(self._longer())
+            pause, self._at_least = max(self._at_least, self._longer()), 0.0
+            await self._pause(pause)
         if id(self._transport) in _in_use:
             await self._pause(STAND_BY)
             return False
@@ -55,7 +61,7 @@ class Connection:
             await self.close()
             if not isinstance(error, Exception):
                 raise
-            if self._failed(away=True):
+            if self._failed(away=True, partly=False):
                 self._occurrences.destination_away(self._route, self._transport.shown, error)
             return False
         if self._said_down:
@@ -74,7 +80,9 @@ class Connection:
 
     def lost(self, rows: int, error: BaseException) -> None:
         """Note that it was lost, with so many messages of unknown fate."""
-        if self._failed(away=False):
+        partly = isinstance(error, Unavailable)
+        self._at_least = UNAVAILABLE_AGAIN if partly else 0.0
+        if self._failed(away=False, partly=partly):
             self._occurrences.connection_lost(self._route, self._transport.shown, rows, error)
 
     def works(self) -> None:
@@ -82,12 +90,12 @@ class Connection:
         self._failures = 0
         self._said_away = False
 
-    def _failed(self, away: bool) -> bool:
+    def _failed(self, away: bool, partly: bool) -> bool:
         """Count a failure. True if it is to be reported: the first one, the first try to connect that fails, and then
-        one a minute."""
+        one a minute. `partly`: it may have answered everything in between, so that says nothing of the outage."""
         self._failures += 1
         now = time.monotonic()
-        first = self._failures == 1 or (away and not self._said_away)
+        first = (self._failures == 1 and not partly) or (away and not self._said_away)
         if not first and now - self._said_at < SAY_AGAIN:
             return False
         self._said_at, self._said_down = now, True

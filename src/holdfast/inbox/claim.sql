@@ -74,7 +74,7 @@ select null, null, null, null, null, null, null, null, null, null, null, null, n
        'owned', array(select q.name from holdfast.queues q where q.owned),
        'snapshot', case when $10 then pg_current_snapshot()::text end,
        -- Read while the statement runs, so after its snapshot was taken: see model/floor.py.
-       'running', case when $10 then holdfast.running_xids() else '{}' end,
+       'running', case when $10 then array(select * from holdfast.running_transactions()) else '{}' end,
        'suspects', case when $10 then coalesce((
            select true
            from holdfast.inbox s

@@ -68,7 +68,7 @@ begin
         from holdfast.candidates(lanes, own, paused, look, kinds, versions, rescan) as c;
     end if;
     if rescan then
-        running := holdfast.running_xids();
+        running := array(select * from holdfast.running_transactions());
     end if;
 
     -- 2. Lock their keys, and the vacated ones, unless another worker has them locked.

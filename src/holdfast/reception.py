@@ -251,7 +251,7 @@ class ReceptionVerbs(OperatorVerbs):
         try:
             arrival = requests.verified(named, requests.plain(headers), body, given)
         except Rejected as rejected:
-            self._rejections.setdefault(source, rejecting.Rejections(source)).record(rejected)
+            rejecting.of(source, self._rejections).record(rejected)
             raise
         return (await self._keep(named, [arrival]))[0]
 

@@ -52,6 +52,16 @@ async def test_the_older_claim_is_let_go_of_at_once() -> None:
     assert sending.in_flight.left([older, newer]) == [newer]
 
 
+async def test_an_older_claim_that_comes_later_is_lost() -> None:
+    """A row of a convoy has the fence of its head; meanwhile, the row itself was claimed."""
+    sending = Sending()
+    newer = replace(claim(sending.ledger), fence=8)
+    assert sending.in_flight.add(newer)
+    follower = replace(newer, fence=7, slot=sending.ledger.hold(newer.id, 2, now()))
+    assert not sending.in_flight.add(follower)
+    assert list(sending.in_flight.rows.values()) == [newer]
+
+
 async def test_an_end_of_the_older_claim_leaves_the_newer_one_in_flight() -> None:
     sending = Sending()
     older, newer = sending.claimed_twice()

@@ -283,6 +283,42 @@ class TwoStreams(Sink):
             raise Unavailable("the stream of order.away is away")
 
 
+async def test_batches_under_way_arrive_while_a_stream_takes_nothing(hf: Holdfast, inbox: Inbox) -> None:
+    """The connection is not lost, so nothing has to be sent twice."""
+    sink = OneSlow()
+    hf.relay("order.*", to=sink, name="bus")
+    await hf.publish("order.paid", {"n": 1})
+    async with hf.worker(**FAST), asyncio.timeout(60):
+        await sink.began.wait()
+        await hf.publish("order.away", {})
+        while not sink.answers:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # enough to be cancelled
+        sink.slow.set()
+        await until(lambda: statuses(inbox).get("completed") == 1)
+        sink.without_leader = False
+        await until(lambda: statuses(inbox) == {"completed": 2})
+    assert sink.begun == 1
+
+
+class OneSlow(TwoStreams):
+    """Batches of one; those of the stream that has a leader wait for `slow`."""
+
+    batch = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began, self.slow = asyncio.Event(), asyncio.Event()
+        self.begun = 0
+
+    async def send(self, batch: Sequence[Message], settle: Settle) -> None:
+        if batch[0].type == "order.paid":
+            self.begun += 1
+            self.began.set()
+            await self.slow.wait()
+        await super().send(batch, settle)
+
+
 async def test_one_route_that_is_away_holds_up_no_other(hf: Holdfast, inbox: Inbox) -> None:
     here, away = Sink(), Sink()
     away.away = True
@@ -550,6 +586,7 @@ async def test_the_pause_between_two_tries_grows_and_has_a_limit(sink: Sink, fai
 class Said(Subscriber):
     def __init__(self) -> None:
         self.words: list[str] = []
+        self.reached: list[bool] = []
 
     def connection_lost(self, route: str, destination: str, rows: int, error: BaseException) -> None:
         self.words.append("lost")
@@ -559,6 +596,12 @@ class Said(Subscriber):
 
     def destination_back(self, route: str, destination: str) -> None:
         self.words.append("back")
+
+    def destination_unavailable(self, route: str, destination: str, rows: int, error: Exception) -> None:
+        self.words.append("unavailable")
+
+    def destination_reached(self, route: str, reached: bool) -> None:
+        self.reached.append(reached)
 
 
 async def test_an_outage_is_reported_once_however_often_it_connects_in_between(
@@ -592,6 +635,7 @@ async def test_an_outage_is_reported_once_however_often_it_connects_in_between(
         assert await opens()
         connection.lost(1, ConnectionResetError())
     assert said.words == ["away", "back"]
+    assert said.reached == [False, True] * 4, "whoever counts hears of each change"
     monkeypatch.setattr(connecting, "SAY_AGAIN", 0.0)  # a minute later
     connection.lost(1, ConnectionResetError())
     assert said.words == ["away", "back", "lost"]
@@ -613,11 +657,11 @@ async def test_a_destination_of_which_a_part_takes_nothing_is_asked_once_a_secon
         await connection.close()
         assert await connection.open()
         connection.works()  # a batch without a message for that part
-    assert said.words == ["lost", "back"]
+    assert said.words == ["unavailable"]
     assert len(pauses) == 10 and min(pauses) >= 1
     connection.lost(1, ConnectionResetError())  # something else
     await connection.close()
     assert await connection.open()
-    assert said.words == ["lost", "back", "lost", "back"]
+    assert said.words == ["unavailable", "lost", "back"]
     assert pauses[-1] < 1, "a lost connection is opened again soon"
     await connection.close()

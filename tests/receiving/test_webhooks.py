@@ -332,6 +332,13 @@ async def test_the_answer_says_nothing_and_the_log_says_why(
     assert SECRET not in caplog.text
 
 
+def test_invented_sources_are_counted_together() -> None:
+    by_source: dict[str, rejecting.Rejections] = {}
+    found = [rejecting.of(f"source-{n}", by_source) for n in range(1000)]
+    assert len(by_source) == len(set(found)) == rejecting.SOURCES + 1
+    assert rejecting.of("source-7", by_source) is found[7]
+
+
 async def test_the_plain_functions_log_at_a_bounded_rate_and_one_line_at_a_time(
     hf: Holdfast, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

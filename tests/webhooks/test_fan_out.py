@@ -12,6 +12,7 @@ from tests.support.inbox import Session
 from tests.support.waiting import PATIENCE, until_blocked
 from tests.webhooks.conftest import Outbox
 
+from holdfast.errors import Unreachable
 from holdfast.webhooks import operating
 from holdfast.webhooks.fanning import QUEUE, fan_out, postpone
 
@@ -239,6 +240,22 @@ async def test_pause_and_disable_count_all_that_is_held_then(outbox: Outbox) -> 
         assert await operating.disable(outbox.session, each.id, "test") == 5
         assert await operating.disable(outbox.session, each.id, "test") == 5
         assert await operating.enable(outbox.session, each.id) == 5
+
+
+async def test_a_pause_that_took_effect_is_no_failure_even_if_the_server_is_gone_then(outbox: Outbox) -> None:
+    endpoint = await outbox.add()
+    for _ in range(3):
+        await outbox.publish()
+    await outbox.fan_out()
+
+    class GoneAfterwards:
+        async def run(self, room: str, name: str, *arguments: object) -> list[asyncpg.Record]:
+            if name == "list":
+                raise Unreachable("gone")
+            return await outbox.session.run(room, name, *arguments)
+
+    assert await operating.pause(GoneAfterwards(), endpoint.id) == 3
+    assert (await operating.state(outbox.session, endpoint.id)).status == "paused"
 
 
 async def test_what_an_endpoint_holds_has_the_route_of_all_deliveries_to_endpoints(outbox: Outbox) -> None:

@@ -2,18 +2,21 @@
 
 import asyncio
 import gc
+import threading
 from typing import Any, cast
 from uuid import uuid4
 
+from tests.support.waiting import until
+
 from holdfast.definitions import define
-from holdfast.errors import Cancelled
+from holdfast.errors import Cancelled, LeaseLost
 from holdfast.flow.flow import Flow
 from holdfast.model.flow import FlowEnd, History, Standing, StepRecord
 from holdfast.model.job import Claim
 from holdfast.model.occurrences import Occurrences
 from holdfast.model.outcome import Ended, Final
 from holdfast.worker.attempts.running import Running
-from holdfast.worker.flows.way import AsFlow
+from holdfast.worker.flows.way import AsFlow, FlowJournal
 
 
 class SlowRecords:
@@ -65,6 +68,40 @@ async def test_cancelled_while_its_history_is_loaded_it_is_not_stopped() -> None
     ended = await run
     # Its code ran, and what it did was undone: nothing, here.
     assert isinstance(ended, FlowEnd) and isinstance(ended.end, Ended) and ended.end.status is Final.CANCELLED
+
+
+async def test_a_step_that_waits_for_a_thread_is_not_overdue() -> None:
+    """The pool has one thread. If its queue counted, many steps at once would be overdue, and their process killed."""
+    left: list[float] = []
+    turns = threading.Semaphore(0)
+    timeouts = 3000, 2000, 1000
+
+    async def three(flow: Flow) -> None:
+        await flow.gather(*(flow.step(f"step {each}", turns.acquire, timeout=each) for each in timeouts))
+
+    way, running = made(SlowRecords(), "three", 1)
+    running.watch_steps = lambda seconds: left.append(seconds) if seconds is not None else None
+    run = asyncio.create_task(way.run(running, define(three, flow=Flow)))
+    try:
+        for this, later in (3000, 2000), (2000, 1000), (1000, 0):
+            await until(lambda: min(left, default=this + 1) <= this)  # noqa: B023 - it is asked now
+            assert min(left) > later, "those that wait for the thread are not watched yet"
+            turns.release()
+    finally:
+        turns.release(3)
+    assert isinstance(await run, FlowEnd)
+    await way.close()
+
+
+async def test_a_stop_that_comes_while_steps_are_committed_comes_after_the_last_of_them() -> None:
+    way, running = made(SlowRecords(), "nothing", 1)
+    hand = running.hand = asyncio.create_task(asyncio.sleep(60))
+    journal = FlowJournal(way, running)
+    with journal._stopped_later():
+        with journal._stopped_later():
+            running.stop(LeaseLost("gone"))
+        assert hand.cancelling() == 0, "the other one is still being written"
+    assert hand.cancelling() == 1
 
 
 async def test_a_run_leaves_nothing_to_the_search_for_cycles() -> None:

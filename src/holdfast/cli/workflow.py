@@ -262,7 +262,7 @@ def signal(instance: str, name: str, payload: str | None, signal_id: str | None,
     if as_json:
         print_json({"instance": instance, "signal": name, "became": became.value})
     else:
-        click.echo(f"{became.value}: {_became(became, name, state)}")
+        click.echo(printable(f"{became.value}: {_became(became, name, state)}"))
 
 
 def _became(became: Signalled, name: str, state: InstanceState | None) -> str:

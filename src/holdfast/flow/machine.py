@@ -58,7 +58,7 @@ class Undo(NamedTuple):
     result: Any
 
 
-class StepCall(msgspec.Struct, frozen=True, gc=False):
+class StepCall(msgspec.Struct, frozen=True):
     """A step that is to be run now. A struct, because every step makes one."""
 
     function: StepFunction

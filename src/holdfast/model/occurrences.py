@@ -238,6 +238,12 @@ class Subscriber:
     def destination_back(self, route: str, destination: str) -> None:
         """The destination of a route is connected again."""
 
+    def destination_reached(self, route: str, reached: bool) -> None:
+        """Whether the destination of a route can be connected to: told at each change, and not only once a minute."""
+
+    def destination_unavailable(self, route: str, destination: str, rows: int, error: Exception) -> None:
+        """The destination has said that it takes nothing now, or a part of it. Its messages wait."""
+
     def connection_lost(self, route: str, destination: str, rows: int, error: BaseException) -> None:
         """The connection was lost with so many messages of unknown fate, which are sent again."""
 

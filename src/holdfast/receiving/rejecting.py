@@ -15,6 +15,9 @@ log = logging.getLogger("holdfast.receiving")
 LOG_EVERY = 10.0
 """Seconds between two lines about the requests of one source."""
 NEVER = float("-inf")
+SOURCES = 100
+OTHERS = "(others)"
+"""The name under which sources are counted and logged when there are more than SOURCES."""
 
 
 class Rejections:
@@ -59,3 +62,10 @@ class Rejections:
     def _log_rest(self, reason: str) -> None:
         self._timer = NEVER
         self._log(reason)
+
+
+def of(source: str, by_source: dict[str, Rejections]) -> Rejections:
+    """Those of this source. An application may take its name from the request: then a sender can invent any number."""
+    if source not in by_source and len(by_source) >= SOURCES:
+        source = OTHERS
+    return by_source.setdefault(source, Rejections(source))

@@ -12,7 +12,7 @@ import asyncpg
 
 from ..db.acting import actor
 from ..db.runner import Runner
-from ..errors import ConfigurationError, InvalidInput, NotFound
+from ..errors import ConfigurationError, Contended, InvalidInput, NotFound, Unreachable
 from ..model.durations import Duration, seconds
 from ..model.event import Message
 from ..model.ids import new_id
@@ -192,8 +192,8 @@ async def state(runner: Runner, id: UUID) -> EndpointState:
 
 async def pause(runner: Runner, id: UUID) -> int:
     """Send nothing until it is resumed. Returns how many deliveries wait for that now."""
-    await _change(runner, id, "paused", None, ("active", "paused"), "enable it first")
-    return await _held(runner, id)
+    moved = await _change(runner, id, "paused", None, ("active", "paused"), "enable it first")
+    return await _held(runner, id, moved)
 
 
 async def resume(runner: Runner, id: UUID) -> int:
@@ -208,8 +208,8 @@ async def enable(runner: Runner, id: UUID) -> int:
 
 async def disable(runner: Runner, id: UUID, why: str) -> int:
     """Send nothing, and make no deliveries, until it is enabled. Returns how many deliveries wait for that."""
-    await _change(runner, id, "disabled", check_text("reason", why), ("active", "paused", "disabled"), "")
-    return await _held(runner, id)
+    moved = await _change(runner, id, "disabled", check_text("reason", why), ("active", "paused", "disabled"), "")
+    return await _held(runner, id, moved)
 
 
 async def rotate(runner: Runner, id: UUID, overlap: Duration, force: bool, secret: str | None = None) -> str:
@@ -312,9 +312,12 @@ async def _change(runner: Runner, id: UUID, status: str, why: str | None, only: 
     return int(rows[0]["moved"])
 
 
-async def _held(runner: Runner, id: UUID) -> int:
+async def _held(runner: Runner, id: UUID, moved: int) -> int:
     """How many of its deliveries wait until it is active: also those that were held before."""
-    return (await state(runner, id)).held
+    try:
+        return (await state(runner, id)).held
+    except (Unreachable, Contended):  # its status has changed: that must not look like a failure
+        return moved
 
 
 def _none(id: UUID) -> NotFound:

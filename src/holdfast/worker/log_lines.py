@@ -300,6 +300,12 @@ class LogLines(Subscriber):
     def destination_back(self, route: str, destination: str) -> None:
         worker_log.info("route %s: %s is connected again", route, destination)
 
+    def destination_unavailable(self, route: str, destination: str, rows: int, error: Exception) -> None:
+        worker_log.warning(
+            "route %s: %s did not accept %s events (%s); they wait, and lose no attempt; trying again",
+            route, destination, rows, _in_short(str(error)),
+        )  # fmt: skip
+
     def connection_lost(self, route: str, destination: str, rows: int, error: BaseException) -> None:
         worker_log.warning(
             "route %s: the connection to %s was lost (%s); %s events with an unknown outcome will be sent again",

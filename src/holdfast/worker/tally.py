@@ -74,12 +74,8 @@ class Tally(Subscriber):
     def unavailable(self, outage: Outage) -> None:
         self.counters.reconnects += outage.part in (Part.CLAIM, Part.HAND_OVER)
 
-    def destination_away(self, route: str, destination: str, error: Exception) -> None:
-        self._away.add(route)
-        self.counters.away = len(self._away)
-
-    def destination_back(self, route: str, destination: str) -> None:
-        self._away.discard(route)
+    def destination_reached(self, route: str, reached: bool) -> None:
+        (self._away.discard if reached else self._away.add)(route)
         self.counters.away = len(self._away)
 
     def publish(self, ledger: Ledger) -> None:

@@ -3,6 +3,7 @@
 --
 -- A single query, stable and without settings, so that the planner inlines it: every poll of an idle worker asks. Not an
 -- SQL body: it would name every column of the server's own function, and other versions have other columns.
+drop function if exists holdfast.running_xids();          -- as it was up to version 25
 create or replace function holdfast.running_transactions() returns setof bigint
     language sql stable
     as $$

@@ -1,5 +1,4 @@
 -- The view `outbox` names the route of deliveries that wait in hold.<endpoint>: that of all deliveries to endpoints.
--- Compatible from 25
 
 create or replace view holdfast.outbox as
 select d.id as delivery, case when starts_with(d.queue, 'hold.') then 'webhooks.endpoints' else substr(d.queue, 5) end as route,

@@ -11,7 +11,7 @@ import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import copy_context
 from time import perf_counter
 from typing import Any, Protocol
@@ -135,8 +135,12 @@ class FlowJournal:
         self._running = running
         self._claim = running.claim
         self._contexts: set[Context] = set()
-        self._threads: dict[asyncio.Future[Any], float] = {}
-        """The threads in which steps run, also those that were left, and when they are over their timeouts."""
+        self._threads: set[asyncio.Future[Any]] = set()
+        """The threads in which steps run, or will when the pool has one; also those that were left."""
+        self._overdue_at: dict[asyncio.Future[Any], float] = {}
+        """When those that run are over their timeouts."""
+        self._commits = 0
+        """How many steps are being committed."""
         self._reason: LeaseLost | Cancelled | Timeout | None = None
 
     @property
@@ -191,9 +195,21 @@ class FlowJournal:
         context = StepContext(self._claim, self._way.desk, call.shown, call.attempt, call.result)
         given = (context, *call.arguments) if call.function.wants_context else call.arguments
         self._will_tell(context)
-        work = self._way.threads.submit(copy_context().run, _invoke, call.function.call, given)
+        loop = asyncio.get_running_loop()
+
+        def begins() -> None:
+            self._watch(thread, call, context)
+
+        def in_its_turn() -> tuple[Any, Exception | None]:
+            with suppress(RuntimeError):  # the loop is closed: nobody watches
+                loop.call_soon_threadsafe(begins)
+            return _invoke(call.function.call, given)
+
+        work = self._way.threads.submit(copy_context().run, in_its_turn)
         thread = asyncio.wrap_future(work)
-        self._watch(thread, call, context)
+        self._threads.add(thread)
+        thread.add_done_callback(self._threads.discard)
+        thread.add_done_callback(lambda thread: self._contexts.discard(context))
         try:
             value, error = await asyncio.shield(thread)
         except asyncio.CancelledError:
@@ -204,21 +220,24 @@ class FlowJournal:
         return value
 
     def _watch(self, thread: asyncio.Future[Any], call: StepCall, context: Context) -> None:
-        """Others of this instance may run side by side, each with its own timeout."""
+        """Watch a step that has its thread now: before that, it waited for the pool, and its timeout had not begun.
+
+        Others of this instance may run side by side, each with its own timeout.
+        """
         overdue = asyncio.get_running_loop().call_later(call.timeout, context._tell, _timeout(call))
 
         def ended(thread: asyncio.Future[Any]) -> None:
             overdue.cancel()
-            self._contexts.discard(context)
-            del self._threads[thread]
+            del self._overdue_at[thread]
             self._watch_first()
 
-        self._threads[thread] = perf_counter() + call.timeout
+        self._overdue_at[thread] = perf_counter() + call.timeout
         thread.add_done_callback(ended)
         self._watch_first()
 
     def _watch_first(self) -> None:
-        self._running.watch_steps(min(self._threads.values()) - perf_counter() if self._threads else None)
+        first = min(self._overdue_at.values(), default=None)
+        self._running.watch_steps(None if first is None else first - perf_counter())
 
     async def threads_end(self) -> None:
         """Wait for threads that were left: the run was stopped, or its code has cancelled their steps.
@@ -253,15 +272,18 @@ class FlowJournal:
         self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]
     ) -> Standing:
         """Run the step's writes and its record in one transaction. The record is written last, under the hold."""
-        try:
-            return await self._commit(call, earlier, done)
-        except Unbegun:
-            raise NoTransaction from None
-        finally:
-            self._running.cancellable = True
+        with ExitStack() as until_committed:
+            try:
+                return await self._commit(call, earlier, done, until_committed)
+            except Unbegun:
+                raise NoTransaction from None
 
     async def _commit(
-        self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]
+        self,
+        call: StepCall,
+        earlier: Sequence[StepRecord],
+        done: Callable[[Any], StepRecord],
+        until_committed: ExitStack,
     ) -> Standing:
         claim, way = self._claim, self._way
         self._check_lease()
@@ -273,8 +295,7 @@ class FlowJournal:
                 value = await _within(call, call.function.call(context, *call.arguments), context)
             probe("step.after")
             records = [*earlier, done(value)]
-            # From here on the record is being written: a cancellation would only make its outcome unknown.
-            self._running.cancellable = False
+            until_committed.enter_context(self._stopped_later())
             if await connection.execute(_PIN_AND_CHECK.format(sessions.name(claim))) != "SELECT 1":
                 raise EndedItself
             standing = await recording.record(_OnConnection(connection, way.database), [(claim, records)])
@@ -284,6 +305,21 @@ class FlowJournal:
         probe("tx.after_commit")
         self._running.busy += perf_counter() - began
         return standing[claim.id]
+
+    @contextmanager
+    def _stopped_later(self) -> Generator[None, None, None]:
+        """A record is being written, perhaps beside others: a cancellation would only make its outcome unknown."""
+        running = self._running
+        self._commits += 1
+        running.cancellable = False
+        try:
+            yield
+        finally:
+            self._commits -= 1
+            if self._commits == 0:
+                running.cancellable = True
+                if running.reason is not None:  # it was told to stop meanwhile
+                    running.hand.cancel()
 
 
 _PIN_AND_CHECK = f"{PIN_PLANS}; select 1 where pg_catalog.current_setting('{ATTEMPT}', true) = '{{}}'"

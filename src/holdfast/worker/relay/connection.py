@@ -37,6 +37,11 @@ class Connection:
         """In a row: tries to connect, and lost connections."""
         self._at_least = 0.0
         """Seconds of the next pause."""
+        self.unavailable = False
+        """Has the destination said, since it was connected, that it takes nothing now?"""
+        self._reached = True
+        """Did the last try to connect succeed? Subscribers hear of each change."""
+        self._said_unavailable_at = -SAY_AGAIN
         self._said_at = -SAY_AGAIN
         self._said_down = False
         """Was the last report that it is lost or away? Otherwise, that it is connected again."""
@@ -45,7 +50,7 @@ class Connection:
 
     async def open(self) -> bool:
         """Wait for its turn, and connect. False: not now."""
-        if self._failures:
+        if self._failures or self._at_least:
             pause, self._at_least = max(self._at_least, self._longer()), 0.0
             await self._pause(pause)
         if id(self._transport) in _in_use:
@@ -61,9 +66,13 @@ class Connection:
             await self.close()
             if not isinstance(error, Exception):
                 raise
-            if self._failed(away=True, partly=False):
+            self._reach(False)
+            self._failures += 1
+            if self._to_report(away=True):
                 self._occurrences.destination_away(self._route, self._transport.shown, error)
             return False
+        self._reach(True)
+        self.unavailable = False
         if self._said_down:
             self._said_down = False
             self._occurrences.destination_back(self._route, self._transport.shown)
@@ -80,9 +89,14 @@ class Connection:
 
     def lost(self, rows: int, error: BaseException) -> None:
         """Note that it was lost, with so many messages of unknown fate."""
-        partly = isinstance(error, Unavailable)
-        self._at_least = UNAVAILABLE_AGAIN if partly else 0.0
-        if self._failed(away=False, partly=partly):
+        self._failures += 1
+        self.unavailable = isinstance(error, Unavailable)
+        self._at_least = UNAVAILABLE_AGAIN if self.unavailable else 0.0
+        if isinstance(error, Unavailable):  # nothing was lost; and what works of it may answer, and end no outage
+            if (now := time.monotonic()) - self._said_unavailable_at >= SAY_AGAIN:
+                self._said_unavailable_at = now
+                self._occurrences.destination_unavailable(self._route, self._transport.shown, rows, error)
+        elif self._to_report(away=False):
             self._occurrences.connection_lost(self._route, self._transport.shown, rows, error)
 
     def works(self) -> None:
@@ -90,12 +104,15 @@ class Connection:
         self._failures = 0
         self._said_away = False
 
-    def _failed(self, away: bool, partly: bool) -> bool:
-        """Count a failure. True if it is to be reported: the first one, the first try to connect that fails, and then
-        one a minute. `partly`: it may have answered everything in between, so that says nothing of the outage."""
-        self._failures += 1
+    def _reach(self, reached: bool) -> None:
+        if reached is not self._reached:
+            self._reached = reached
+            self._occurrences.destination_reached(self._route, reached)
+
+    def _to_report(self, away: bool) -> bool:
+        """Is this failure to be reported? The first one, the first try to connect that fails, and then one a minute."""
         now = time.monotonic()
-        first = (self._failures == 1 and not partly) or (away and not self._said_away)
+        first = self._failures == 1 or (away and not self._said_away)
         if not first and now - self._said_at < SAY_AGAIN:
             return False
         self._said_at, self._said_down = now, True

@@ -47,13 +47,21 @@ class InFlight:
         self.vacate: Callable[[Claim], None] = lambda claim: None
         """Called when a row of an ordered key has ended without the completer."""
 
-    def add(self, claim: Claim) -> None:
-        """If this process could not renew it for a while, a row may be claimed again while it is still being sent. Then
-        the older claim is lost, and whatever becomes of its message is said of the newer one."""
+    def add(self, claim: Claim) -> bool:
+        """Let it take its place, unless it is lost already.
+
+        If this process could not renew it for a while, a row may be claimed again while it is still being sent. Then
+        the older claim is lost, and whatever becomes of its message is said of the newer one. The older one may also be
+        that which comes later: a row of a convoy, with the fence of its head.
+        """
         if (before := self.rows.get(claim.id)) is not None:
+            if before.fence > claim.fence:
+                self.leave(claim, unstarted(Unstarted.LEASE_LOST))
+                return False
             self.remove(before)
             self.leave(before, unstarted(Unstarted.LEASE_LOST))
         self.rows[claim.id] = claim
+        return True
 
     def remove(self, claim: Claim) -> bool:
         """Let this claim leave, and no other of its row. True if it was there."""

@@ -153,7 +153,8 @@ class Relay:
         draining = asyncio.create_task(self._draining.wait())
         try:
             await asyncio.wait([*senders, draining], return_when=asyncio.FIRST_COMPLETED)
-            if self._draining.is_set():  # what is in flight may arrive
+            if self._draining.is_set() or self._connection.unavailable:  # what is in flight may arrive
+                self.closed = True
                 self.hand_back()
                 self._filled.set()
                 await asyncio.wait(senders)
@@ -169,7 +170,7 @@ class Relay:
 
     async def _send_batches(self) -> None:
         """Send one batch after the other; return when the connection is lost, or the worker drains."""
-        while not self._draining.is_set():
+        while not self._draining.is_set() and not self.closed:
             if self._ready:
                 claims = self._next_batch()
                 connected = not claims or await self._send(claims)
@@ -211,9 +212,7 @@ class Relay:
 
     async def _send(self, claims: Sequence[Claim]) -> bool:
         """Send these, and settle each. False if the connection was lost."""
-        for claim in claims:
-            self.in_flight.add(claim)
-        return await self._send_in_flight(claims)
+        return await self._send_in_flight([claim for claim in claims if self.in_flight.add(claim)])
 
     async def _send_in_flight(self, claims: Sequence[Claim]) -> bool:
         try:
@@ -289,8 +288,7 @@ class Relay:
                 self.in_flight.leave(claim, unstarted(Unstarted.LEASE_LOST))
             elif notice == marks.RECALLED:
                 self.in_flight.leave(claim, unstarted(Unstarted.RECALLED))
-            else:
-                self.in_flight.add(claim)
+            elif self.in_flight.add(claim):
                 batch.append((claim, message))
         self._occurrences.claimed([claim for claim, _ in batch])
         return [message for _, message in batch]

@@ -253,6 +253,7 @@ async def test_a_destination_that_takes_nothing_of_one_stream_now_blames_no_even
 ) -> None:
     """Although others get through, for as long as it lasts."""
     monkeypatch.setattr(connecting, "backoff", lambda failures: 0.01)
+    monkeypatch.setattr(connecting, "UNAVAILABLE_AGAIN", 0.01)
     sink = TwoStreams()
     hf.relay("order.*", to=sink, name="bus", max_attempts=1)
     for _ in range(3):

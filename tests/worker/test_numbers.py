@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -18,14 +18,14 @@ from tests.support.workers import Inbox
 from holdfast import ConfigurationError, Context, Fail, Holdfast, Snooze, TxContext
 from holdfast.model.flow import AnyOutcome, FlowEnd, Parked
 from holdfast.model.job import Claim, Hold
-from holdfast.model.numbers import OTHER, Attempts
+from holdfast.model.numbers import COUNTS, OTHER, Attempts
 from holdfast.model.occurrences import Expired, Outage, Part, Swept
 from holdfast.model.outcome import DONE, AttemptFailed, Ended, Final, HandedBack, Snoozed
 from holdfast.model.report import Report
 from holdfast.worker.leases.ledger import Ledger
 from holdfast.worker.numbers import board as boards
 from holdfast.worker.numbers.board import PAIRS, Board
-from holdfast.worker.numbers.books import Books
+from holdfast.worker.numbers.books import Books, Minutes
 from holdfast.worker.numbers.counting import Counting
 
 FAST: dict[str, Any] = {"concurrency": 4, "lease": 30, "housekeeping": 0.2, "poll": 0.05, "heartbeat": 0.1}
@@ -201,6 +201,34 @@ async def test_only_what_is_new_is_stored_and_a_failure_loses_nothing() -> None:
 
 
 # A real worker
+
+
+async def test_what_is_being_stored_when_the_worker_ends_is_stored_once() -> None:
+    """Stopped in the middle, nobody would know whether the server has it."""
+    sent: list[tuple[object, ...]] = []
+    called, answered = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def run(self, room: str, name: str, *arguments: object) -> None:
+            sent.append(arguments)
+            called.set()
+            await answered.wait()
+
+        async def close(self) -> None: ...
+
+    books = Books()
+    books.lease_lost(Hold("w1", uuid4(), 1))
+    stored = Minutes(cast(Any, None), books, 0.01, 1.0)
+    stored._link = cast(Any, Slow())
+    run = asyncio.create_task(stored.run())
+    await called.wait()
+    run.cancel()
+    finish = asyncio.create_task(stored.finish())
+    await asyncio.sleep(0)
+    books.lease_lost(Hold("w1", uuid4(), 1))
+    answered.set()
+    await finish
+    assert [dict(zip(COUNTS, arguments[2:], strict=False))["lease_losses"] for arguments in sent] == [[1], [1]]
 
 
 def minutes(inbox: Inbox) -> dict[tuple[str, str], dict[str, Any]]:

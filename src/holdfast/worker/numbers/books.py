@@ -111,13 +111,15 @@ class Minutes:
         self._books = books
         self._interval = interval
         self._link = Link(database, "numbers", deadline=deadline)
+        self._storing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Run until cancelled."""
         offset = random.uniform(0, self._interval)
         while True:
             await asyncio.sleep(self._interval - (time.time() - offset) % self._interval)
-            await self._store()
+            self._storing = asyncio.create_task(self._store(), name="holdfast numbers")
+            await asyncio.shield(self._storing)  # stopped in the middle, it would store them again at the end
 
     async def _store(self) -> None:
         try:
@@ -133,6 +135,8 @@ class Minutes:
         """Store what is left."""
         try:
             async with asyncio.timeout(LEAVES):
+                if self._storing is not None:
+                    await self._storing
                 await self._store()
         except TimeoutError:
             log.debug("numbers: no answer; those of the last minute are lost")

@@ -74,9 +74,9 @@ async def test_rows_of_a_claim_in_progress_and_those_in_the_ledger_stay(one: Ses
     (held,) = await one.claim("w1", limit=1)
     ledger.hold(held.id, held.generation, marks.now())
     with unanswered.claim():
+        brought, lost = await one.claim("w1", limit=2)
         with pytest.raises(Unreachable), unanswered.claim():
             raise Unreachable("the answer was lost")
-        brought, lost = await one.claim("w1", limit=2)
         await asyncio.sleep(0.5)
         assert await processing(one) == {held.id, brought.id, lost.id}, "the answer to this claim may bring them"
         ledger.hold(brought.id, brought.generation, marks.now())

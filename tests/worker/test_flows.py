@@ -6,6 +6,7 @@ import threading
 from typing import Any, cast
 from uuid import uuid4
 
+import pytest
 from tests.support.waiting import until
 
 from holdfast.definitions import define
@@ -15,6 +16,8 @@ from holdfast.model.flow import FlowEnd, History, Standing, StepRecord
 from holdfast.model.job import Claim
 from holdfast.model.occurrences import Occurrences
 from holdfast.model.outcome import Ended, Final
+from holdfast.worker.attempts.deciding import Draining
+from holdfast.worker.attempts.runner import _forget_cancellation
 from holdfast.worker.attempts.running import Running
 from holdfast.worker.flows.way import AsFlow, FlowJournal
 
@@ -102,6 +105,61 @@ async def test_a_stop_that_comes_while_steps_are_committed_comes_after_the_last_
             running.stop(LeaseLost("gone"))
         assert hand.cancelling() == 0, "the other one is still being written"
     assert hand.cancelling() == 1
+
+
+class GatedRecords(SlowRecords):
+    """Steps are written when the test wants it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[str] = []
+        self.gate = asyncio.Event()
+
+    async def record(self, claim: Claim, records: list[StepRecord], alone: bool) -> Standing:
+        self.sent += [record.name for record in records]
+        await self.gate.wait()
+        return Standing(cancelled=False, paused=False)
+
+
+async def test_a_drain_stores_what_has_ended_while_others_were_being_written() -> None:
+    records, ends = GatedRecords(), asyncio.Event()
+
+    async def branches(flow: Flow) -> None:
+        await flow.gather(two_steps(flow), flow.step("slow", asyncio.sleep, 60), flow.step("c", ends.wait))
+
+    way, running = made(records, "branches", 1)
+    running.hand = asyncio.create_task(way.run(running, define(branches, flow=Flow)))  # type: ignore[arg-type]
+    await until(lambda: records.sent == ["a"])
+    ends.set()
+    for _ in range(5):
+        await asyncio.sleep(0)  # c ends
+    running.stop(Draining("the worker stops"))
+    await asyncio.sleep(0)
+    records.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running.hand
+    assert records.sent == ["a", "c"]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_stop_that_comes_while_the_last_step_is_committed_does_not_reach_the_next_job(ends: bool) -> None:
+    way, running = made(SlowRecords(), "nothing", 1)
+    running.tell_steps = lambda reason: None  # it runs
+
+    async def hand() -> str:
+        with FlowJournal(way, running)._stopped_later():
+            running.stop(LeaseLost("gone"))
+        if ends:
+            running.tell_steps = None
+            _forget_cancellation()
+        try:
+            await asyncio.sleep(0.01)
+            return "nothing came"
+        except asyncio.CancelledError:
+            return "stopped"
+
+    running.hand = asyncio.create_task(hand())
+    assert await running.hand == ("nothing came" if ends else "stopped")
 
 
 async def test_a_run_leaves_nothing_to_the_search_for_cycles() -> None:

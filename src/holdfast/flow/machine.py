@@ -264,7 +264,7 @@ class Machine(Branches):
             if self._flush is not None:
                 await self.flush()
             elif not all(map(_rides_along, self.unwritten)):
-                self._written(flush := self._write(), await flush)
+                self._written(flush := self._write(), await self._shared(flush))
         except asyncio.CancelledError:
             self.interrupt(branch)
             raise
@@ -280,11 +280,15 @@ class Machine(Branches):
     async def flush(self) -> None:
         """Make everything durable that is queued now: it is in the batch that is being written, or in the next one."""
         if (others := self._flush) is not None:
-            self._written(others, await others)
+            self._written(others, await self._shared(others))
         if self._flush is None and self.unwritten:
-            self._written(flush := self._write(), await flush)
+            self._written(flush := self._write(), await self._shared(flush))
         elif (others := self._flush) is not None:
-            self._written(others, await others)
+            self._written(others, await self._shared(others))
+
+    def _shared(self, flush: asyncio.Future[Standing]) -> asyncio.Future[Standing]:
+        """What to wait for. A branch that is stopped must not take the answer from the others that wait for it."""
+        return flush if self.active == 1 else asyncio.shield(flush)
 
     def _write(self) -> asyncio.Future[Standing]:
         """Begin to write what is queued."""

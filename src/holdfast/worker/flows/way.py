@@ -319,7 +319,19 @@ class FlowJournal:
             if self._commits == 0:
                 running.cancellable = True
                 if running.reason is not None:  # it was told to stop meanwhile
-                    running.hand.cancel()
+                    self._stop_hand()
+
+    def _stop_hand(self) -> None:
+        """Cancel the hand; not from within, where the run may end without another wait: the next job would get it."""
+        if asyncio.current_task() is self._running.hand:
+            asyncio.get_running_loop().call_soon(self._stop_if_it_runs)
+        else:
+            self._running.hand.cancel()
+
+    def _stop_if_it_runs(self) -> None:
+        running = self._running
+        if running.tell_steps is not None and running.cancellable:
+            running.hand.cancel()
 
 
 _PIN_AND_CHECK = f"{PIN_PLANS}; select 1 where pg_catalog.current_setting('{ATTEMPT}', true) = '{{}}'"

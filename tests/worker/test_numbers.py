@@ -53,11 +53,11 @@ def test_each_outcome_is_counted_where_it_belongs() -> None:
         ("completed", DONE), ("completed", FlowEnd(DONE)), ("failed", Ended(Final.FAILED, "")),
         ("cancelled", Ended(Final.CANCELLED, "")), ("expired", Ended(Final.EXPIRED, "")), ("retried", failed),
         ("dead", failed), ("dead", Snoozed(1)), ("cancelled", failed), ("snoozed", Snoozed(1)),
-        ("parked", Parked(1, ())), ("", HandedBack()), ("fenced", DONE),
+        ("parked", Parked(1, ())), ("", HandedBack()), ("fenced", DONE), ("cancelled", Snoozed(1)),
     ]  # fmt: skip
     rows = [(claim(took=0.1), outcome) for _, outcome in endings]
     dead, stopped, lost = (rows[n][0] for n in (6, 8, 12))
-    report = Report(completed=2, lost=[lost], stopped=[stopped], dead=[(dead, ""), (rows[7][0], "")])
+    report = Report(completed=2, lost=[lost], stopped=[stopped, rows[13][0]], dead=[(dead, ""), (rows[7][0], "")])
     counts.claimed([row for row, _ in rows])
     counts.ended(rows, report)
     counts.ending_lost(lost)

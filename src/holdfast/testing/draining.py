@@ -311,6 +311,8 @@ class _Drain(Subscriber):
                 how = "died"
             result = msgspec.json.decode(outcome.result) if isinstance(outcome, Completed) and outcome.result else None
             error = outcome.last_error() if isinstance(outcome, AttemptFailed | Ended) else None
+            if report.dead:  # also what has snoozed too often
+                error = report.dead[0][1]
             self._ran.append(
                 Ran(claim.id, claim.kind, claim.queue, claim.key, claim.attempt, how, result, error, waits)
             )

@@ -143,6 +143,11 @@ def test_the_books_count_what_only_the_keeper_sees() -> None:
     }  # fmt: skip
 
 
+def test_what_the_books_do_not_know_is_not_counted_as_something_else() -> None:
+    with pytest.raises(AssertionError, match="asleep"):
+        Books().swept([Swept(uuid4(), "w2", 1, "asleep", "mail", "send")])
+
+
 def test_the_books_keep_so_many_pairs_and_no_more() -> None:
     books = Books()
     for n in range(2 * boards.PAIRS):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -68,8 +68,10 @@ async def _ended(machine: Machine, value: Any) -> RunEnd:
             return HandedBack()
         case Halt.PAUSED:
             return Parked(past.mail, ("pause",), tuple(machine.unwritten))
-        case _:
+        case None | Halt.FRONTIER | Halt.STOPPED:
             pass
+        case _:
+            assert_never(machine.halt)
     if value is SUSPENDED:
         return Parked(
             past.mail, tuple(dict.fromkeys(machine.waits)), tuple(machine.unwritten), machine.delay, machine.wake_at,

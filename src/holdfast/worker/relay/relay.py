@@ -7,6 +7,7 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import assert_never
 
 import msgspec
 
@@ -380,6 +381,8 @@ class Relay:
                 self.in_flight.end(claim, unstarted(Unstarted.WAITED))
             case Refused(reason=reason, final=final, delay=delay, details=details):
                 self.in_flight.end(claim, self._failed(claim, "Refused", reason, final, delay, details))
+            case _:
+                assert_never(verdict)
 
     async def _write_postponed(self) -> None:
         """Give back what is not sent now: where it waits depends on the state of its destination."""

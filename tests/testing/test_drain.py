@@ -433,6 +433,22 @@ async def test_cancelled_jobs_do_not_run(hf: Holdfast) -> None:
     assert ran == [made.id]
 
 
+async def test_what_was_cancelled_and_snoozed_meanwhile_does_not_run_again(hf: Holdfast) -> None:
+    runs = 0
+
+    @hf.task
+    async def job(ctx: Context) -> Snooze:
+        nonlocal runs
+        runs += 1
+        await hf.cancel(ctx.job_id)
+        return Snooze(0)
+
+    await job.enqueue()
+    drained = await drain(hf)
+    assert [each.ending for each in drained] == ["snoozed", "cancelled"]
+    assert runs == 1
+
+
 async def test_if_the_test_stops_it_the_job_is_handed_back(hf: Holdfast) -> None:
     begun = asyncio.Event()
 

@@ -197,6 +197,16 @@ def unstarted(why: Unstarted) -> Outcome:
             assert_never(why)
 
 
+def barred(claim: Claim, flow: bool, now: int) -> Unstarted | None:
+    """Return why a claimed row must not be run, as far as the row says it; `now` as for `expiry`.
+
+    `flow`: is it a workflow? A cancelled instance is run, to be undone, and one that has begun does not expire.
+    """
+    if claim.cancelled and not flow:
+        return Unstarted.CANCELLED
+    return None if flow and claim.generation > 1 else expiry(claim, now)
+
+
 def expiry(claim: Claim, now: int) -> Unstarted | None:
     """Return why an attempt must not start now, if its job can expire; `now` is of the ledger's clock.
 

@@ -216,6 +216,15 @@ def failure(error: BaseException) -> AttemptFailed:
     return AttemptFailed(name, message, trace, place_of(error), cause=error)
 
 
+def unstorable(what: str, refused: Exception) -> AttemptFailed:
+    """The failure of a handler or a workflow whose result cannot be stored.
+
+    Its work is done: a retry would repeat the effects and end the same way.
+    """
+    message = f"the {what} finished, but its result cannot be stored: {refused}; it is not retried"
+    return AttemptFailed("UnstorableResult", message, give_up=True)
+
+
 def trim(text: str, size: int) -> str:
     """Storable and bounded: no NUL, no lone surrogates, head and tail kept when it is too long."""
     clean = text.replace("\0", "\\0").encode("utf-8", "backslashreplace")

@@ -38,6 +38,7 @@ from ...model.outcome import (
     Snooze,
     Snoozed,
     failure,
+    unstorable,
 )
 
 log = logging.getLogger("holdfast.worker")
@@ -107,12 +108,7 @@ def returned(value: Any) -> Outcome:
     try:
         return Completed(payload.encode_value("result", value))
     except InvalidPayload as refused:
-        # Its work is done: a retry would repeat the effects and end the same way.
-        return AttemptFailed(
-            "UnstorableResult",
-            f"the handler finished, but its result cannot be stored: {refused}; it is not retried",
-            give_up=True,
-        )
+        return unstorable("handler", refused)
 
 
 def ended_transaction(error: BaseException | None = None) -> AttemptFailed:

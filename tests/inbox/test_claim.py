@@ -7,18 +7,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 from tests.support.gates import WAITS, delay_late_claims, gate
 from tests.support.inbox import JOB, Session, claim_lanes, move_clock, until
-from tests.support.pooler import database_at
+from tests.support.pooler import database_at, direct
 
 from holdfast.db.database import Database
 from holdfast.db.link import Link
+from holdfast.inbox import claim as free
+from holdfast.inbox import guarded
 from holdfast.inbox.about import about
 from holdfast.inbox.claim import FreeCourse, Known, claims_of
 from holdfast.inbox.claimer import Claimer
 from holdfast.inbox.ending import write
 from holdfast.model.floor import START
+from holdfast.model.job import Claim
 from holdfast.model.outcome import AttemptFailed, Completed, HandedBack, Outcome
 
 
@@ -34,6 +38,40 @@ async def test_only_rows_that_are_pending_and_due(one: Session) -> None:
 
     await move_clock(one.connection, 3601)
     assert [claim.id for claim in await one.claim()] == [future]
+
+
+COLUMNS = {
+    "lease_generation": "generation",
+    "attempts": "attempt",
+    "payload_version": "version",
+    "partition_key": "key",
+}
+"""Those that have another name than the field of a `Claim`."""
+
+
+async def columns(url: str, statement: str) -> list[str]:
+    """What the server calls the columns of a statement of the inbox; those of a claim by the names of its fields."""
+    connection = await asyncpg.connect(direct(url))
+    try:
+        described = await connection.prepare(database_at(url).sql("inbox", statement))
+        return [COLUMNS.get(column.name, column.name) for column in described.get_attributes()]
+    finally:
+        await connection.close()
+
+
+async def test_the_columns_of_the_free_claim_are_the_fields_of_a_claim(migrated_url: str) -> None:
+    """They are read by position."""
+    names = await columns(migrated_url, "claim")
+    assert tuple(names[free.CLAIM]) == Claim.__struct_fields__[1:15]
+    assert (names[free.RANK], names[free.WAITED], names[free.ABOUT :]) == ("rank", "waited", ["about"])
+
+
+async def test_the_columns_of_the_guarded_claim_are_the_fields_of_a_claim(migrated_url: str) -> None:
+    """They are read by position."""
+    names = await columns(migrated_url, "claim_guarded")
+    assert tuple(names[guarded.CLAIM]) == Claim.__struct_fields__[1:17]
+    assert names[guarded.PLACE] == ["available_at", "seq"]
+    assert names[guarded.ABOUT :] == ["about"]
 
 
 async def test_at_most_the_limit_and_oldest_first(one: Session) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from tests.support.inbox import Session, move_clock, until, until_waiting
@@ -258,6 +258,69 @@ async def test_snooze_gives_the_attempt_back(one: Session) -> None:
     assert (row["status"], row["attempts"], row["lease_generation"]) == ("pending", 2, 1)
     assert before + timedelta(seconds=60) <= row["available_at"] <= after + timedelta(seconds=60)
     assert (row["claimed_by"], row["claimed_at"], row["lease_expires_at"], row["errors"]) == (None,) * 4
+
+
+async def bound_snoozes(session: Session, most: int) -> None:
+    await session.connection.execute("update holdfast.settings set value = $1 where name = 'max_snoozes'", str(most))
+
+
+async def test_a_job_that_is_snoozed_once_too_often_fails_as_any_other(one: Session) -> None:
+    await bound_snoozes(one, 1)
+    (id,) = await one.add()
+    await end(one, await one.claim(), AttemptFailed("Boom", "it broke", delay=0))
+    assert (await end(one, await one.claim(), Snoozed(0, counted=True))).snoozed == 1
+    (claim,) = await one.claim()
+    report = await end(one, [claim], Snoozed(0, counted=True))
+    row = await one.row(id)
+    assert (row["status"], row["last_error"]) == (
+        "dead_letter", "SnoozeLimit: the handler has snoozed this job 1 times"
+    )  # fmt: skip
+    assert (report.dead, report.snoozed, report.lost) == ([(claim, row["last_error"])], 0, [])
+    groups = "select holdfast.error_group('job', 'SnoozeLimit')"
+    assert row["error_group"] == await one.connection.fetchval(groups), "not that of the failure before"
+    boom, limit = json.loads(row["errors"])
+    assert boom.keys() - {"group"} == limit.keys()
+    assert (limit["error"], limit["message"], limit["attempt"], limit["generation"], limit["worker"]) == (
+        "SnoozeLimit", "the handler has snoozed this job 1 times", 2, 3, "w1"
+    )  # fmt: skip
+    assert row["dead_at"] is not None
+    assert (row["claimed_by"], row["claimed_at"], row["lease_expires_at"], row["crashes"]) == (None, None, None, 0)
+
+
+async def test_a_cancelled_job_that_is_snoozed_once_too_often_is_cancelled(one: Session) -> None:
+    await bound_snoozes(one, 0)
+    (id,) = await one.add()
+    (claim,) = await one.claim()
+    await one.inbox("cancel", id, "enough", "ann")
+    report = await end(one, [claim], Snoozed(0, counted=True))
+    assert (report.cancelled, report.stopped, report.dead, report.snoozed) == (1, [claim], [], 0)
+    row = await one.row(id)
+    assert (row["status"], row["dead_at"]) == ("failed", None)  # for the archive, as cancelled
+    assert row["last_error"] == "cancelled while it ran; SnoozeLimit: the handler has snoozed this job 0 times"
+
+
+async def test_each_of_a_batch_is_snoozed_or_not(one: Session) -> None:
+    """Those that may be snoozed again are; what nobody asked for does not count; what was lost stays lost."""
+    await bound_snoozes(one, 1)
+    ids = await one.add(5)
+    await one.connection.execute("update holdfast.inbox set snoozes = 1 where id = any ($1)", ids[1:4])
+    free, too_often, unasked, lost, lost_unasked = sorted(await one.claim(), key=lambda claim: ids.index(claim.id))
+    for claim in (lost, lost_unasked):
+        claim.generation += 1
+    report = await ending.write(
+        one,
+        [(claim, Snoozed(60, counted=claim not in (unasked, lost_unasked)))
+         for claim in (free, too_often, unasked, lost, lost_unasked)],
+    )  # fmt: skip
+    assert (report.snoozed, [claim for claim, _ in report.dead]) == (2, [too_often])
+    assert set(map(id_of, report.lost)) == {lost.id, lost_unasked.id}
+    rows = [await one.row(id) for id in ids]
+    assert [row["status"] for row in rows] == ["pending", "dead_letter", "pending", "processing", "processing"]
+    assert [row["snoozes"] for row in rows] == [1, 1, 1, 1, None]
+
+
+def id_of(claim: Claim) -> UUID:
+    return claim.id
 
 
 async def test_an_endless_snooze_is_a_long_one(one: Session) -> None:

@@ -21,6 +21,7 @@ WORKERS_STATEMENTS: dict[str, Arguments] = {
     "end_convoys": lambda id, generation, fence, worker: ([id], [generation], [id], [fence], ["1"], [0.0], worker),
     "expire": lambda id, generation, fence, worker: ([id], [generation], worker),
     "fail": lambda id, generation, fence, worker: ([id], [generation], ["e"], ["{}"], [None], [False], [False], worker),
+    "fail_snoozed": lambda id, generation, fence, worker: ([id], [generation], worker),
     "snooze": lambda id, generation, fence, worker: ([id], [generation], [1.0], [True], worker),
     "hand_back": lambda id, generation, fence, worker: ([id], [generation], worker),
     "renew": lambda id, generation, fence, worker: ([id], [generation], worker, 90.0),

@@ -1,11 +1,14 @@
 """P8: rows of an ordered key run one at a time and in order; everything else about a key, statement by statement."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from uuid import UUID
 
 import asyncpg
-from tests.support.inbox import Session, guarded_arguments, move_clock, until_waiting
+import pytest
+from tests.support.inbox import Session, guarded_arguments, move_clock, session, until_waiting
+from tests.support.order import alter_function
 from tests.support.pooler import direct
 
 from holdfast.inbox.about import Key, about
@@ -176,6 +179,67 @@ async def test_a_key_in_another_hand_is_left_and_the_floor_is_told(one: Session,
         assert (told.left, told.stops) == (2, [(2, first["available_at"], first["seq"])])
         assert await statuses(one, ids) == ["pending", "pending"]
     assert [claim.id for claim in await one.claim_guarded()] == [ids[0]]
+
+
+@asynccontextmanager
+async def decided(one: Session, two: Session, url: str) -> AsyncIterator[tuple[UUID, UUID, asyncio.Task[list[Claim]]]]:
+    """A claim of the worker "slow" that has decided about a key and stands still. Then a row commits that comes first.
+
+    Gives that row, the one that the claim has found at the head of the key, and the claim. It goes on at the end.
+    """
+    stop = "\n    -- 4. ", "\n    if worker = 'slow' then perform pg_advisory_xact_lock(1); end if; -- 4. "
+    await alter_function(url, "claim_guarded", stop)
+    holder = await asyncpg.connect(direct(url))
+    async with session(url, "producer") as producer:
+        transaction = producer.connection.transaction()
+        await transaction.start()
+        (first,) = await add(producer)
+        (second,) = await add(one)
+        async with holder.transaction():
+            await holder.execute("select pg_advisory_xact_lock(1)")
+            slow = asyncio.create_task(two.claim_guarded("slow"))
+            await until_waiting(one.connection, two.pid)
+            await transaction.commit()
+            yield first, second, slow
+    await holder.close()
+
+
+async def without_key_locks(url: str) -> None:
+    """Every key counts as locked."""
+    await alter_function(
+        url, "lock_keys", ("pg_try_advisory_xact_lock(holdfast.key_lock(w.queue, w.key))", "w.queue is not null")
+    )
+
+
+async def test_nobody_decides_about_a_key_that_another_claim_has_locked(
+    one: Session, two: Session, migrated_url: str
+) -> None:
+    async with decided(one, two, migrated_url) as (first, second, slow):
+        assert await one.claim_guarded("fast") == []
+    (claim,) = await slow
+    assert claim.id == second
+    await end(one, claim, Completed())
+    assert [claim.id for claim in await one.claim_guarded("fast")] == [first]
+
+
+async def test_without_the_locks_on_keys_two_claims_meet_in_the_unique_index(
+    one: Session, two: Session, migrated_url: str
+) -> None:
+    await without_key_locks(migrated_url)
+    async with decided(one, two, migrated_url) as (first, _, slow):
+        assert [claim.id for claim in await one.claim_guarded("fast")] == [first]
+    with pytest.raises(asyncpg.UniqueViolationError, match="idx_inbox_partition_processing"):
+        await slow
+
+
+async def test_without_the_locks_on_keys_order_is_lost(one: Session, two: Session, migrated_url: str) -> None:
+    """The head waits for its retry, so the rows behind it have to wait. No index can know that."""
+    await without_key_locks(migrated_url)
+    async with decided(one, two, migrated_url) as (first, second, slow):
+        (claim,) = await one.claim_guarded("fast")
+        await end(one, claim, AttemptFailed("Boom", "", delay=3600))
+    assert claim.id == first
+    assert [claim.id for claim in await slow] == [second]
 
 
 async def test_more_heads_than_room_are_left_pending(one: Session) -> None:

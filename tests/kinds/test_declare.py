@@ -1,5 +1,6 @@
 """What workers declare about their tasks, and what others make of it."""
 
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -135,6 +136,26 @@ async def test_snoozing_has_a_bound(hf: Holdfast, bystander: Any) -> None:
         state = await job.state()
         assert state.last_error == "SnoozeLimit: the handler has snoozed this job 3 times"
         assert [error["error"] for error in state.errors] == ["SnoozeLimit"]
+        assert [(each.error, each.count) for each in await hf.dead_groups() if each.group] == [("SnoozeLimit", 1)]
         assert await bystander.fetchval("select lease_generation from holdfast.inbox") == 4
         await hf.revive([job.id])  # it may be snoozed as often again
         await until(lambda: job.status_sync() == "dead_letter" and len(job.state_sync().errors) == 2)
+
+
+async def test_a_cancelled_job_that_snoozes_once_too_often_ends_as_cancelled(hf: Holdfast) -> None:
+    began, goes_on = threading.Event(), threading.Event()
+
+    @hf.task(max_snoozes=0)
+    def wait_for_file() -> Snooze:
+        began.set()
+        goes_on.wait(30)
+        return Snooze(0)
+
+    job = await wait_for_file.enqueue()
+    async with hf.worker(poll=0.05, housekeeping=0.2):
+        await until(began.is_set)
+        assert await hf.cancel(job.id) == "processing"
+        goes_on.set()
+        await until(lambda: job.status_sync() != "processing")
+        await until(lambda: job.status_sync() != "failed")  # until housekeeping moves it
+    assert job.status_sync() == "cancelled"

@@ -184,6 +184,9 @@ HOT: dict[str, Expected] = {
     "inbox/fail": Expected(
         {}, [(IDS, GENERATIONS, NOTHING, NOTHING, [None], [False], [False], "w1")], functions=["when f.crashed then"]
     ),
+    "inbox/fail_snoozed": Expected(
+        PKEY, [(IDS, GENERATIONS, "w1")], follows_its_ids=True, functions=["when f.crashed then"]
+    ),
     "inbox/snooze": Expected(
         PKEY, [(IDS, GENERATIONS, [1.0] * len(IDS), [True] * len(IDS), "w1")], follows_its_ids=True
     ),

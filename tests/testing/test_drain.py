@@ -148,7 +148,8 @@ async def test_endings_are_no_errors(hf: Holdfast) -> None:
     await sleepy.enqueue()
     drained = await drain(hf)
     assert [(ran.ending, ran.error) for ran in drained] == [
-        ("failed", "no"), ("retried", "Retry: busy"), ("lost", None), ("dead_letter", None), ("snoozed", None),
+        ("failed", "no"), ("retried", "Retry: busy"), ("lost", None),
+        ("dead_letter", "SnoozeLimit: the handler has snoozed this job 0 times"), ("snoozed", None),
     ]  # fmt: skip
 
 
@@ -430,6 +431,22 @@ async def test_cancelled_jobs_do_not_run(hf: Holdfast) -> None:
     drained = await drain(hf, errors="retry")
     assert [each.ending for each in drained] == ["cancelled"]
     assert ran == [made.id]
+
+
+async def test_what_was_cancelled_and_snoozed_meanwhile_does_not_run_again(hf: Holdfast) -> None:
+    runs = 0
+
+    @hf.task
+    async def job(ctx: Context) -> Snooze:
+        nonlocal runs
+        runs += 1
+        await hf.cancel(ctx.job_id)
+        return Snooze(0)
+
+    await job.enqueue()
+    drained = await drain(hf)
+    assert [each.ending for each in drained] == ["snoozed", "cancelled"]
+    assert runs == 1
 
 
 async def test_if_the_test_stops_it_the_job_is_handed_back(hf: Holdfast) -> None:

@@ -48,6 +48,15 @@ async def test_what_nobody_looked_after_for_a_whole_lease_is_lost_before_anythin
     assert list(ledger.held()) == []
 
 
+async def test_what_is_no_outcome_is_not_taken_for_one(one: Session, link: Link) -> None:
+    await one.add()
+    (claim,) = await one.claim("w1")
+    completer = Completer(link, Ledger(), Occurrences(), LEASE, batch=10)
+    with pytest.raises(AssertionError):
+        completer.add(claim, object())  # type: ignore[arg-type]
+    assert completer.backlog == 0
+
+
 async def test_a_late_ending_does_not_take_a_later_claim_of_the_same_job_with_it(one: Session, link: Link) -> None:
     # As after a suspended machine: the job was swept meanwhile, and is claimed and run here again before the first
     # ending was looked at.

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from tests.support.inbox import Session
@@ -18,6 +18,7 @@ from holdfast.model.job import Claim
 from holdfast.model.occurrences import Occurrences
 from holdfast.worker.attempts import hands as module
 from holdfast.worker.attempts.completer import Completer
+from holdfast.worker.attempts.deciding import Unstarted, barred
 from holdfast.worker.attempts.hands import Hands
 from holdfast.worker.attempts.permits import Permits
 from holdfast.worker.attempts.runner import JobRunner
@@ -93,6 +94,29 @@ async def test_a_row_whose_lease_was_lost_before_it_started_never_starts(one: Se
     assert bench.ran == [kept.id]
     assert (bench.tally.counters.started, bench.tally.counters.lease_lost) == (1, 1)
     assert (await one.row(lost.id))["status"] == "processing", "whose it is now is for others to say"
+
+
+@pytest.mark.parametrize(
+    ("flow", "generation", "cancelled", "left", "why"),
+    [
+        (False, 1, False, None, None),
+        (False, 1, True, None, Unstarted.CANCELLED),
+        (False, 2, True, -1.0, Unstarted.CANCELLED),
+        (False, 2, False, 0.0, Unstarted.EXPIRED),
+        (False, 2, False, 0.5, Unstarted.MAY_HAVE_EXPIRED),
+        (False, 2, False, 2.0, None),
+        (True, 2, True, None, None),  # it is undone
+        (True, 1, False, -1.0, Unstarted.EXPIRED),
+        (True, 1, True, -1.0, Unstarted.EXPIRED),
+        (True, 2, False, -1.0, None),  # it has begun
+    ],
+)
+def test_what_bars_a_claimed_row(
+    flow: bool, generation: int, cancelled: bool, left: float | None, why: Unstarted | None
+) -> None:
+    claim = Claim("w1", uuid4(), generation, 1, 1, 5, "job", 1, "{}", "default", "k", None, None, cancelled, left)
+    claim.start_by = int((left or 0) * 1e9)
+    assert barred(claim, flow, int(1e9)) is why
 
 
 async def test_a_job_cancelled_before_its_claim_never_starts(one: Session, bench: Bench) -> None:

@@ -53,11 +53,11 @@ def test_each_outcome_is_counted_where_it_belongs() -> None:
         ("completed", DONE), ("completed", FlowEnd(DONE)), ("failed", Ended(Final.FAILED, "")),
         ("cancelled", Ended(Final.CANCELLED, "")), ("expired", Ended(Final.EXPIRED, "")), ("retried", failed),
         ("dead", failed), ("dead", Snoozed(1)), ("cancelled", failed), ("snoozed", Snoozed(1)),
-        ("parked", Parked(1, ())), ("", HandedBack()), ("fenced", DONE),
+        ("parked", Parked(1, ())), ("", HandedBack()), ("fenced", DONE), ("cancelled", Snoozed(1)),
     ]  # fmt: skip
     rows = [(claim(took=0.1), outcome) for _, outcome in endings]
     dead, stopped, lost = (rows[n][0] for n in (6, 8, 12))
-    report = Report(completed=2, lost=[lost], stopped=[stopped], dead=[(dead, ""), (rows[7][0], "")])
+    report = Report(completed=2, lost=[lost], stopped=[stopped, rows[13][0]], dead=[(dead, ""), (rows[7][0], "")])
     counts.claimed([row for row, _ in rows])
     counts.ended(rows, report)
     counts.ending_lost(lost)
@@ -141,6 +141,11 @@ def test_the_books_count_what_only_the_keeper_sees() -> None:
     assert books.lost == {
         (("mail", "send"), "died"): 3, (("mail", "send"), "swept"): 3, (("mail", "other"), "swept"): 1,
     }  # fmt: skip
+
+
+def test_what_the_books_do_not_know_is_not_counted_as_something_else() -> None:
+    with pytest.raises(AssertionError, match="asleep"):
+        Books().swept([Swept(uuid4(), "w2", 1, "asleep", "mail", "send")])
 
 
 def test_the_books_keep_so_many_pairs_and_no_more() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, assert_never
 from uuid import UUID
 
 import msgspec
@@ -226,6 +226,8 @@ class DeliverySpan:
                 how = "refused"
                 _fails(self._span, "Refused", verdict.reason)
                 verdict = msgspec.structs.replace(verdict, details={**verdict.details, **_named(self._span)})
+            case _:
+                assert_never(verdict)
         self._end(how)
         return verdict
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -11,7 +11,7 @@ from ..errors import ConfigurationError, HistoryMismatch, InvalidPayload
 from ..model import payload
 from ..model.durations import seconds
 from ..model.flow import UNDO_PREFIX, FlowEnd, Parked, Standing, StepKind, StepRecord, StepStatus
-from ..model.outcome import DONE, AttemptFailed, Completed, Ended, Fail, Final, HandedBack, Snooze, failure
+from ..model.outcome import DONE, AttemptFailed, Completed, Ended, Fail, Final, HandedBack, Snooze, failure, unstorable
 from .branches import INTERRUPTED, SUSPENDED, Blocked
 from .machine import Halt, Machine, Mode, StepCall
 from .steps import attempt, reason, until_retry, usual
@@ -68,8 +68,10 @@ async def _ended(machine: Machine, value: Any) -> RunEnd:
             return HandedBack()
         case Halt.PAUSED:
             return Parked(past.mail, ("pause",), tuple(machine.unwritten))
-        case _:
+        case None | Halt.FRONTIER | Halt.STOPPED:
             pass
+        case _:
+            assert_never(machine.halt)
     if value is SUSPENDED:
         return Parked(
             past.mail, tuple(dict.fromkeys(machine.waits)), tuple(machine.unwritten), machine.delay, machine.wake_at,
@@ -84,8 +86,7 @@ async def _ended(machine: Machine, value: Any) -> RunEnd:
         result = payload.encode_value("result", value)
     except InvalidPayload as refused:
         await machine.flush()
-        message = f"the workflow finished, but its result cannot be stored: {refused}; it is not retried"
-        return AttemptFailed("UnstorableResult", message, give_up=True)
+        return unstorable("workflow", refused)
     return await _over(machine, DONE if result is None else Completed(result))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, assert_never
 from uuid import UUID
 
@@ -174,24 +174,32 @@ def _unless_empty(values: Iterable[V | None]) -> list[V | None]:
 async def _fail(runner: Runner, endings: Sequence[tuple[H, AttemptFailed]], report: Report[H]) -> None:
     ids, generations = _holds([held for held, _ in endings])
     failures = [failed for _, failed in endings]
+    errors = {held.id: failed.last_error() for held, failed in endings}
     probe("fail.before")
     rows = await runner.run(
-        "inbox", "fail", ids, generations, [each.last_error() for each in failures], _records(endings),
+        "inbox", "fail", ids, generations, list(errors.values()), _records(endings),
         [each.delay for each in failures], [each.give_up for each in failures], [each.crashed for each in failures],
         endings[0][0].worker,
     )  # fmt: skip
     probe("fail.after")
-    statuses = {row[0]: row[1] for row in rows}
-    for held, failed in endings:
-        match statuses.get(held.id):
-            case "dead_letter":
-                report.dead.append((held, failed.last_error()))
-            case "failed":  # it was cancelled while it ran
+    _note_failed([held for held, _ in endings], {id: (status, errors[id]) for id, status in rows}, report)
+
+
+def _note_failed(held: Sequence[H], ends: Mapping[UUID, tuple[str, str]], report: Report[H]) -> None:
+    """What `fail_attempts` has made of these. `ends` has the status and error of each; what is not there was lost."""
+    for row in held:
+        match ends.get(row.id):
+            case None:
+                report.lost.append(row)
+            case "dead_letter", error:
+                report.dead.append((row, error))
+            case "failed", _:  # it was cancelled while it ran
                 report.cancelled += 1
-                report.stopped.append(held)
-            case "pending":
+                report.stopped.append(row)
+            case "pending", _:
                 report.retried += 1
-    _note_lost((held for held, _ in endings), statuses, report)
+            case other:
+                raise AssertionError(other)
 
 
 def _records(endings: Sequence[tuple[H, AttemptFailed]]) -> list[str]:
@@ -204,14 +212,20 @@ async def _snooze(runner: Runner, endings: Sequence[tuple[H, Snoozed]], report: 
     delays = [snoozed.seconds for _, snoozed in endings]
     counted = [snoozed.counted for _, snoozed in endings]
     rows = await runner.run("inbox", "snooze", ids, generations, delays, counted, endings[0][0].worker)
-    statuses = {row[0]: row[1] for row in rows}
-    for held, _ in endings:
-        match statuses.get(held.id):
-            case "dead_letter":
-                report.dead.append((held, "SnoozeLimit: the handler has snoozed this job as often as it may"))
-            case "pending":
-                report.snoozed += 1
-    _note_lost((held for held, _ in endings), statuses, report)
+    report.snoozed += len(rows)
+    if len(rows) == len(endings):
+        return
+    there = {row[0] for row in rows}
+    left = [(held, snoozed) for held, snoozed in endings if held.id not in there]
+    report.lost += [held for held, snoozed in left if not snoozed.counted]
+    if too_often := [held for held, snoozed in left if snoozed.counted]:
+        await _fail_snoozed(runner, too_often, report)
+
+
+async def _fail_snoozed(runner: Runner, held: Sequence[H], report: Report[H]) -> None:
+    """End what could not be snoozed once more, if it was not lost."""
+    rows = await runner.run("inbox", "fail_snoozed", *_holds(held), held[0].worker)
+    _note_failed(held, {id: (status, error) for id, status, error in rows}, report)
 
 
 async def _hand_back(runner: Runner, held: Sequence[H], report: Report[H]) -> None:

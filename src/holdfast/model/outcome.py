@@ -3,12 +3,12 @@
 A handler returns a result (completed), `Snooze(delay)` (run again later; costs no attempt) or `Fail(reason)` (failed
 permanently); the last two can also be raised. `Retry(delay)` and any other exception are failed attempts.
 
-What the worker makes of that is an `Outcome`, and each has one statement (inbox/ending.py):
+What the worker makes of that is an `Outcome` (written by inbox/ending.py):
 
     Completed       the job is archived as completed
     Ended           it is archived as failed, cancelled, expired or discarded
     AttemptFailed   it is retried later, or a dead letter
-    Snoozed         it waits, and the attempt is given back
+    Snoozed         it waits, and the attempt is given back; if that was once too often, the attempt has failed
     HandedBack      other workers may run it now; the attempt is given back
     Lost            nothing is written: another worker owns the row
 """
@@ -214,6 +214,15 @@ def failure(error: BaseException) -> AttemptFailed:
     except Exception:
         trace = ""
     return AttemptFailed(name, message, trace, place_of(error), cause=error)
+
+
+def unstorable(what: str, refused: Exception) -> AttemptFailed:
+    """The failure of a handler or a workflow whose result cannot be stored.
+
+    Its work is done: a retry would repeat the effects and end the same way.
+    """
+    message = f"the {what} finished, but its result cannot be stored: {refused}; it is not retried"
+    return AttemptFailed("UnstorableResult", message, give_up=True)
 
 
 def trim(text: str, size: int) -> str:

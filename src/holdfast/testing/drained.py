@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 from uuid import UUID
 
 from ..errors import HoldfastError
 from ..model.flow import AnyOutcome, FlowEnd, Parked
 from ..model.job import Claim
-from ..model.outcome import Ended
+from ..model.outcome import AttemptFailed, Completed, Ended, Final, HandedBack, Lost, Snoozed
 from ..model.report import Report
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ Ending = Literal[
     "completed", "failed", "cancelled", "expired", "retried", "dead_letter", "snoozed", "handed_back", "lost", "parked",
     "died",
 ]  # fmt: skip
+
+
+_FINAL: dict[Final, Ending] = {Final.FAILED: "failed", Final.CANCELLED: "cancelled", Final.EXPIRED: "expired"}
+"""Not 'discarded': that is an operator's, and not the end of an attempt."""
 
 
 class DrainLimit(HoldfastError):
@@ -101,18 +105,24 @@ def ending_of(outcome: AnyOutcome, report: Report[Claim]) -> Ending:
     """What became of the job of a report about one attempt."""
     if report.lost:
         return "lost"
-    if isinstance(outcome, Parked):
-        return "parked"
-    if isinstance(outcome, FlowEnd):
-        outcome = outcome.end
-    if report.dead:
-        return "dead_letter"
-    if isinstance(outcome, Ended):
-        return outcome.status.value  # type: ignore[return-value]  # 'discarded' is not an attempt's
-    if report.cancelled:
-        return "cancelled"
-    if report.retried:
-        return "retried"
-    if report.snoozed:
-        return "snoozed"
-    return "handed_back" if report.handed_back else "completed"
+    match outcome.end if isinstance(outcome, FlowEnd) else outcome:
+        case Parked():
+            return "parked"
+        case _ if report.dead:
+            return "dead_letter"
+        case Ended(status=status):
+            return _FINAL[status]
+        case _ if report.cancelled:
+            return "cancelled"
+        case AttemptFailed():
+            return "retried"
+        case Snoozed():
+            return "snoozed"
+        case HandedBack():
+            return "handed_back"
+        case Completed():
+            return "completed"
+        case Lost():
+            return "lost"
+        case never:
+            assert_never(never)

@@ -34,7 +34,7 @@ from ..model.outcome import AttemptFailed, Completed, Ended, HandedBack
 from ..model.report import Report
 from ..ownership import members
 from ..worker.attempts import writing
-from ..worker.attempts.deciding import Unstarted, unstarted
+from ..worker.attempts.deciding import barred, unstarted
 from ..worker.engine import declared
 from ..worker.leases.ledger import now
 from ..worker.log_lines import LogLines
@@ -259,13 +259,12 @@ class _Drain(Subscriber):
 
     async def _outcome(self, claim: Claim, handlers: Handlers) -> AnyOutcome | None:
         handlers.watch.reset()
-        began_before = handlers.definitions[claim.kind].runs is Runs.AS_FLOW and claim.generation > 1
-        if claim.cancelled and handlers.definitions[claim.kind].runs is not Runs.AS_FLOW:
-            return unstarted(Unstarted.CANCELLED)
-        if claim.expires_in is not None and not began_before:
-            if claim.expires_in <= 0:
-                return unstarted(Unstarted.EXPIRED)
-            claim.start_by = now() + int(claim.expires_in * 1e9)
+        at = now()
+        if claim.expires_in is not None:
+            claim.start_by = at + int(claim.expires_in * 1e9)
+        flow = handlers.definitions[claim.kind].runs is Runs.AS_FLOW
+        if (why := barred(claim, flow, at)) is not None:
+            return unstarted(why)
         return await handlers.run(claim)
 
     async def _hand_back(self, claim: Claim) -> None:
@@ -311,6 +310,8 @@ class _Drain(Subscriber):
                 how = "died"
             result = msgspec.json.decode(outcome.result) if isinstance(outcome, Completed) and outcome.result else None
             error = outcome.last_error() if isinstance(outcome, AttemptFailed | Ended) else None
+            if report.dead:  # also what has snoozed too often
+                error = report.dead[0][1]
             self._ran.append(
                 Ran(claim.id, claim.kind, claim.queue, claim.key, claim.attempt, how, result, error, waits)
             )

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import assert_never, cast
 
 from ...db.link import Link, backoff
 from ...errors import Contended, Unreachable
 from ...model.availability import Availability
 from ...model.convoy import Convoy
-from ...model.flow import AnyOutcome
+from ...model.flow import AnyOutcome, FlowEnd, Parked
 from ...model.job import Claim
 from ...model.keep import Keep, as_installed
 from ...model.occurrences import Occurrences, Part
-from ...model.outcome import DONE, Ended, Final, HandedBack, Lost
+from ...model.outcome import DONE, AttemptFailed, Completed, Ended, Final, HandedBack, Lost, Snoozed
 from ...model.report import Report
 from ..leases.ledger import Ledger, now
 from . import writing
@@ -84,15 +84,19 @@ class Completer:
         """Add the outcome of an attempt."""
         if outcome is DONE:  # the usual ending
             self._ledger.end(claim.slot)
-        elif isinstance(outcome, HandedBack) or (isinstance(outcome, Ended) and outcome.status is Final.EXPIRED):
-            self._ledger.put_back(claim.slot)
-        elif isinstance(outcome, Lost):
-            self._ledger.end(claim.slot)
-            self._lose(claim)
-            self.freed()
-            return
         else:
-            self._ledger.end(claim.slot)
+            match outcome:
+                case HandedBack() | Ended(status=Final.EXPIRED):
+                    self._ledger.put_back(claim.slot)
+                case Completed() | Ended() | AttemptFailed() | Snoozed() | FlowEnd() | Parked() | Convoy():
+                    self._ledger.end(claim.slot)
+                case Lost():
+                    self._ledger.end(claim.slot)
+                    self._lose(claim)
+                    self.freed()
+                    return
+                case _:
+                    assert_never(outcome)
         if not self._waiting:  # otherwise it is set
             self._filled.set()
         self._waiting.append((claim, outcome))

@@ -38,6 +38,7 @@ from ...model.outcome import (
     Snooze,
     Snoozed,
     failure,
+    unstorable,
 )
 
 log = logging.getLogger("holdfast.worker")
@@ -107,12 +108,7 @@ def returned(value: Any) -> Outcome:
     try:
         return Completed(payload.encode_value("result", value))
     except InvalidPayload as refused:
-        # Its work is done: a retry would repeat the effects and end the same way.
-        return AttemptFailed(
-            "UnstorableResult",
-            f"the handler finished, but its result cannot be stored: {refused}; it is not retried",
-            give_up=True,
-        )
+        return unstorable("handler", refused)
 
 
 def ended_transaction(error: BaseException | None = None) -> AttemptFailed:
@@ -195,6 +191,16 @@ def unstarted(why: Unstarted) -> Outcome:
             return Snoozed(PUT_OFF)
         case _:
             assert_never(why)
+
+
+def barred(claim: Claim, flow: bool, now: int) -> Unstarted | None:
+    """Return why a claimed row must not be run, as far as the row says it; `now` as for `expiry`.
+
+    `flow`: is it a workflow? A cancelled instance is run, to be undone, and one that has begun does not expire.
+    """
+    if claim.cancelled and not flow:
+        return Unstarted.CANCELLED
+    return None if flow and claim.generation > 1 else expiry(claim, now)
 
 
 def expiry(claim: Claim, now: int) -> Unstarted | None:

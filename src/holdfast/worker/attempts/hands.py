@@ -25,7 +25,7 @@ from ..leases.ledger import Ledger
 from ..settings import WorkerSettings
 from .completer import Completer
 from .contexts import BLOCKS
-from .deciding import Draining, Unstarted, expiry, unstarted
+from .deciding import Draining, Unstarted, barred, unstarted
 from .permits import Permits
 from .running import Running
 from .traced import AttemptRunner
@@ -280,11 +280,7 @@ class Hands:
             self._leave(claim, Unstarted.LEASE_OVER)
             return
         timeout, kill_after, stoppable, later, flow = plan = self._plans[claim.kind]
-        if claim.cancelled and not flow:
-            self._leave(claim, Unstarted.CANCELLED)
-            return
-        began_before = flow and claim.generation > 1
-        if claim.expires_in is not None and not began_before and (why := expiry(claim, at)) is not None:
+        if (claim.cancelled or claim.expires_in is not None) and (why := barred(claim, flow, at)) is not None:
             self._leave(claim, why)
             return
         began = time.perf_counter()

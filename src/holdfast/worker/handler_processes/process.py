@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import cast
+from typing import assert_never, cast
 
 import msgspec
 
@@ -205,6 +205,10 @@ class HandlerProcess(asyncio.Protocol):
                 self._note_left()
             case protocol.Refused(problem) if not self.ready.done():
                 self.ready.set_exception(Refused(problem))
+            case protocol.Ready() | protocol.Refused():
+                pass
+            case _:
+                assert_never(message)
 
     def _end(self, outcome: Outcome | None) -> None:
         ending, self._ending = self._ending, None

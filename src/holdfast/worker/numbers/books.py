@@ -80,8 +80,10 @@ class Books(Subscriber):
                     attempts.dead += 1
                 case "failed":
                     attempts.cancelled += 1
-                case _:
+                case "pending":
                     attempts.retried += 1
+                case other:
+                    raise AssertionError(other)
 
     def _of(self, queue: str, kind: str) -> tuple[Pair, Attempts]:
         """The pair, and what is kept of it. A sweep finds jobs of other applications, too, so they may be many."""

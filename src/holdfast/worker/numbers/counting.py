@@ -114,8 +114,10 @@ class Counting(Subscriber):
                     counted.attempts.dead += 1
                 case Ended(status=status):
                     _count(counted.attempts, status.value)
+                case _ if claim.id in stopped:
+                    counted.attempts.cancelled += 1
                 case AttemptFailed():
-                    _count(counted.attempts, "cancelled" if claim.id in stopped else "retried")
+                    counted.attempts.retried += 1
                 case Snoozed():
                     counted.attempts.snoozed += 1
                 case Parked():

@@ -7,6 +7,7 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import assert_never
 
 import msgspec
 
@@ -198,10 +199,8 @@ class Relay:
                 break
             claim = self._ready.popleft()
             notice = self._ledger.notice_of(claim.slot)
-            if self._ledger.expired(claim.slot, self._lease, at) or notice == marks.LOST:
-                self._completer.add(claim, unstarted(Unstarted.LEASE_LOST))
-            elif notice == marks.RECALLED:
-                self._completer.add(claim, unstarted(Unstarted.RECALLED))
+            if (why := self._not_ours(claim, notice, at)) is not None:
+                self._completer.add(claim, unstarted(why))
             elif claim.cancelled or notice == marks.CANCELLED:
                 self._completer.add(claim, unstarted(Unstarted.CANCELLED))
             else:
@@ -209,6 +208,12 @@ class Relay:
                 if self._losses.suspicious(claim.id):
                     break
         return claims
+
+    def _not_ours(self, claim: Claim, notice: int, at: int) -> Unstarted | None:
+        """Why a row that was claimed here is not ours any more; None: it is."""
+        if self._ledger.expired(claim.slot, self._lease, at) or notice == marks.LOST:
+            return Unstarted.LEASE_LOST
+        return Unstarted.RECALLED if notice == marks.RECALLED else None
 
     async def _send(self, claims: Sequence[Claim]) -> bool:
         """Send these, and settle each. False if the connection was lost."""
@@ -283,11 +288,8 @@ class Relay:
         at = marks.now()
         while self.in_flight.following and len(batch) < self._transport.batch:
             claim, message = self.in_flight.following.popleft()
-            notice = self._ledger.notice_of(claim.slot)
-            if self._ledger.expired(claim.slot, self._lease, at) or notice == marks.LOST:
-                self.in_flight.leave(claim, unstarted(Unstarted.LEASE_LOST))
-            elif notice == marks.RECALLED:
-                self.in_flight.leave(claim, unstarted(Unstarted.RECALLED))
+            if (why := self._not_ours(claim, self._ledger.notice_of(claim.slot), at)) is not None:
+                self.in_flight.leave(claim, unstarted(why))
             elif self.in_flight.add(claim):
                 batch.append((claim, message))
         self._occurrences.claimed([claim for claim, _ in batch])
@@ -380,6 +382,8 @@ class Relay:
                 self.in_flight.end(claim, unstarted(Unstarted.WAITED))
             case Refused(reason=reason, final=final, delay=delay, details=details):
                 self.in_flight.end(claim, self._failed(claim, "Refused", reason, final, delay, details))
+            case _:
+                assert_never(verdict)
 
     async def _write_postponed(self) -> None:
         """Give back what is not sent now: where it waits depends on the state of its destination."""

@@ -110,7 +110,7 @@ async def _task(ground: Ground) -> AsyncIterator[tuple[str, Noop]]:
     async with ground.database() as url:
         app = Holdfast(url)
         try:
-            yield url, app.task(noop.definition.function)
+            yield url, app.task(noop._definition.function)
         finally:
             await app.close()
 

@@ -63,7 +63,7 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
 async def _once(url: str, watch: asyncpg.Connection, produce: Produce, jobs: int) -> tuple[float, float]:
     """Seconds until all had ended, and until all were enqueued."""
     app = Holdfast(url)
-    task = app.task(noop.definition.function)
+    task = app.task(noop._definition.function)
     try:
         with worker(url, "-c", "20"):
             await task.enqueue(-1, NOTE)

@@ -129,7 +129,7 @@ async def _waits(ground: Ground, options: Sequence[str], jobs: int, pause: float
     commits = []
     async with ground.database() as url, connected(url) as watch:
         app = Holdfast(url)
-        task = app.task(stamp.definition.function)
+        task = app.task(stamp._definition.function)
         await watch.execute("create table bare (id int)")
         try:
             with worker(url, "-c", "20", *options):

@@ -48,7 +48,7 @@ async def run(ground: Ground, results: Results, full: bool) -> None:
 async def _once(url: str, watch: asyncpg.Connection, jobs: int) -> list[float]:
     """Milliseconds, ascending."""
     app = Holdfast(url)
-    task = app.task(name="stamp", priority=0)(urgent.definition.function)
+    task = app.task(name="stamp", priority=0)(urgent._definition.function)
     try:
         with worker(url, "-c", "20", app="busy"):
             await until(watch, "select count(*) from (select from holdfast.archive limit 100) as begun", 100)

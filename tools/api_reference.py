@@ -17,7 +17,16 @@ PAGE = ROOT / "docs" / "api.md"
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "The application": ("Holdfast",),
-    "Tasks and jobs": ("Task", "TaskOptions", "EnqueueOptions", "NewJob", "Job", "JobState", "JobFilter"),
+    "Tasks and jobs": (
+        "Task",
+        "TaskOptions",
+        "EnqueueOptions",
+        "NewJob",
+        "Job",
+        "JobState",
+        "JobProgress",
+        "JobFilter",
+    ),
     "In a handler": ("Context", "TxContext", "Fail", "Retry", "Snooze", "Backoff"),
     "Around every attempt": ("CallNext", "CallNextSync"),
     "Workflows": (
@@ -26,6 +35,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "StartOptions",
         "Instance",
         "Flow",
+        "StepOptions",
         "StepContext",
         "Step",
         "Wait",
@@ -37,7 +47,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Schedules": ("ScheduleOptions", "ScheduleState"),
     "Events": ("PublishOptions", "Published"),
-    "Webhooks": ("webhooks.Webhooks", "NewEndpoint", "EndpointState", "EndpointAttempt", "Recovered"),
+    "Webhooks": (
+        "webhooks.Webhooks",
+        "webhooks.Policy",
+        "NewEndpoint",
+        "EndpointState",
+        "EndpointAttempt",
+        "Recovered",
+    ),
     "Events from others": ("Event", "EventOptions", "EventTask", "Receiver", "Received"),
     "Workers": ("EmbeddedWorker", "WorkerOptions"),
     "Operating": ("Explanation", "Reason", "Finding"),
@@ -64,7 +81,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Django": ("contrib.django.DjangoHoldfast", "contrib.django.staff"),
     "OpenTelemetry": ("contrib.otel.instrument",),
 }
-"""What is for users, by topic. Everything else that is exported must be an error."""
+"""What is for users, by topic. Everything else that is exported must be in one of the next two, or an error."""
+
+BOUND = ("OnAsync", "OnSync", "StartOnAsync", "StartOnSync", "AllOnAsync", "AllOnSync")
+"""What `on(connection)` returns."""
+
+ALIASES = ("Duration", "OnFailure", "RetryFunction", "Replace", "LiveStatus")
+"""Short names of types in signatures."""
 
 MADE_BY_USERS = (
     "Step",
@@ -79,6 +102,7 @@ MADE_BY_USERS = (
     "Snooze",
     "Backoff",
     "Limits",
+    "Policy",
 )
 """Their constructors are shown."""
 
@@ -191,13 +215,17 @@ LONG = 100
 def page() -> str:
     """Return the whole page."""
     library = griffe.load("holdfast", search_paths=[ROOT / "src"])
-    grouped = {name for names in GROUPS.values() for name in names}
+    grouped = {*BOUND, *ALIASES, *(name for names in GROUPS.values() for name in names)}
     errors = [name for name in map(str, library.exports or ()) if name not in grouped and name != "__version__"]
     parts = [HEAD]
     for heading, names in GROUPS.items():
         parts.append(f"## {heading}\n")
         for name in names:
             parts += _item(_target(library[name]))
+    parts.append("## Types in signatures\n\nWhat `on(connection)` returns, for annotations of your own:\n")
+    parts.append(_table(("name", "methods", "meaning"), (_bound(_target(library[name])) for name in BOUND)))
+    parts.append("And short names:\n")
+    parts.append(_table(("name", "type", "meaning"), (_alias(_target(library[name])) for name in ALIASES)))
     parts.append("## Errors\n\n[errors.md](errors.md) says what to do about each.\n")
     parts.append(_table(("error", "meaning"), ((f"`{name}`", _line(library[name])) for name in errors)))
     return "\n".join([*parts, TAIL])
@@ -232,6 +260,16 @@ def _item(item: griffe.Object) -> Iterator[str]:
             if not name.endswith("_sync"):
                 assert isinstance(method, griffe.Function)
                 yield from _function("####", method, f"{variable}.", twin=f"{name}_sync" in methods)
+
+
+def _bound(item: griffe.Object) -> tuple[str, str, str]:
+    methods = (f"`{name}`" for name, member in _members(item) if _target(member).is_function)
+    return f"`{item.name}`", ", ".join(methods), _line(item)
+
+
+def _alias(item: griffe.Object) -> tuple[str, str, str]:
+    assert isinstance(item, griffe.Attribute)
+    return f"`{item.name}`", f"`{_spelled(item.value)}`", _line(item)
 
 
 def _methods(item: griffe.Class) -> Iterator[tuple[str, str]]:
@@ -285,7 +323,7 @@ def _attributes(item: griffe.Class) -> Iterator[tuple[str, str, str]]:
             yield f"`{name}`", f"`{_spelled(type)}`", _line(attribute)
 
 
-def _members(item: griffe.Class) -> Iterator[tuple[str, griffe.Object | griffe.Alias]]:
+def _members(item: griffe.Object) -> Iterator[tuple[str, griffe.Object | griffe.Alias]]:
     """What users may touch: its own first, then what it inherits."""
     for name, member in [*item.members.items(), *item.inherited_members.items()]:
         if not name.startswith("_"):

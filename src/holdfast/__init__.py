@@ -36,15 +36,17 @@ if TYPE_CHECKING:
     from .app import Holdfast
     from .context import Context, StepContext, TxContext
     from .db.acting import acting_as
-    from .definitions import TaskOptions
+    from .definitions import OnFailure, TaskOptions
+    from .flow.calls import StepOptions
     from .flow.flow import Flow
     from .instance_states import InstanceState, SignalState, StepState
     from .instances import Signalled
     from .job import Job
     from .journal.story import Incident
-    from .making import EnqueueOptions
+    from .making import EnqueueOptions, Replace
     from .middleware import CallNext, CallNextSync
-    from .model.backoff import Backoff
+    from .model.backoff import Backoff, RetryFunction
+    from .model.durations import Duration
     from .model.event import Event
     from .model.explanation import Explanation, Reason
     from .model.finding import Finding
@@ -60,14 +62,16 @@ if TYPE_CHECKING:
     from .schedules.operating import ScheduleState
     from .scheduling import ScheduleOptions
     from .tables import Sleep, Step, Wait
-    from .tasks import Task
-    from .views.questions import DeadGroup, JobFilter, JobState
+    from .tasks import AllOnAsync, AllOnSync, OnAsync, OnSync, Task
+    from .views.questions import DeadGroup, JobFilter, JobProgress, JobState, LiveStatus
     from .webhooks.operating import EndpointAttempt, EndpointState, NewEndpoint, Recovered
     from .worker.embedded import EmbeddedWorker
     from .worker.settings import WorkerOptions
-    from .workflows import Instance, StartOptions, Workflow, WorkflowOptions
+    from .workflows import Instance, StartOnAsync, StartOnSync, StartOptions, Workflow, WorkflowOptions
 
 __all__ = [
+    "AllOnAsync",
+    "AllOnSync",
     "Backoff",
     "CallNext",
     "CallNextSync",
@@ -77,6 +81,7 @@ __all__ = [
     "Contended",
     "Context",
     "DeadGroup",
+    "Duration",
     "EmbeddedWorker",
     "EndpointAttempt",
     "EndpointState",
@@ -101,13 +106,18 @@ __all__ = [
     "Job",
     "JobFailed",
     "JobFilter",
+    "JobProgress",
     "JobState",
     "LeaseLost",
     "Limits",
+    "LiveStatus",
     "NewEndpoint",
     "NewJob",
     "NotFound",
     "NotInTransaction",
+    "OnAsync",
+    "OnFailure",
+    "OnSync",
     "OutcomeUnknown",
     "PublishOptions",
     "Published",
@@ -116,7 +126,9 @@ __all__ = [
     "Receiver",
     "Recovered",
     "Rejected",
+    "Replace",
     "Retry",
+    "RetryFunction",
     "ScheduleOptions",
     "ScheduleState",
     "SchemaError",
@@ -124,10 +136,13 @@ __all__ = [
     "Signalled",
     "Sleep",
     "Snooze",
+    "StartOnAsync",
+    "StartOnSync",
     "StartOptions",
     "Step",
     "StepContext",
     "StepFailed",
+    "StepOptions",
     "StepState",
     "Task",
     "TaskOptions",
@@ -146,11 +161,14 @@ __all__ = [
 
 
 _LATER = {
+    "AllOnAsync": ".tasks",
+    "AllOnSync": ".tasks",
     "Backoff": ".model.backoff",
     "CallNext": ".middleware",
     "CallNextSync": ".middleware",
     "Context": ".context",
     "DeadGroup": ".views.questions",
+    "Duration": ".model.durations",
     "EmbeddedWorker": ".worker.embedded",
     "EndpointAttempt": ".webhooks.operating",
     "EndpointState": ".webhooks.operating",
@@ -168,26 +186,36 @@ _LATER = {
     "InstanceState": ".instance_states",
     "Job": ".job",
     "JobFilter": ".views.questions",
+    "JobProgress": ".views.questions",
     "JobState": ".views.questions",
     "Limits": ".model.limits",
+    "LiveStatus": ".views.questions",
     "NewEndpoint": ".webhooks.operating",
     "NewJob": ".model.terms",
+    "OnAsync": ".tasks",
+    "OnFailure": ".definitions",
+    "OnSync": ".tasks",
     "PublishOptions": ".publishing",
     "Published": ".outbox.publish",
     "Reason": ".model.explanation",
     "Received": ".receiving.storing",
     "Receiver": ".receiving.asgi",
     "Recovered": ".webhooks.operating",
+    "Replace": ".making",
     "Retry": ".model.outcome",
+    "RetryFunction": ".model.backoff",
     "ScheduleOptions": ".scheduling",
     "ScheduleState": ".schedules.operating",
     "SignalState": ".instance_states",
     "Signalled": ".instances",
     "Sleep": ".tables",
     "Snooze": ".model.outcome",
+    "StartOnAsync": ".workflows",
+    "StartOnSync": ".workflows",
     "StartOptions": ".workflows",
     "Step": ".tables",
     "StepContext": ".context",
+    "StepOptions": ".flow.calls",
     "StepState": ".instance_states",
     "Task": ".tasks",
     "TaskOptions": ".definitions",

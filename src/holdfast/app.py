@@ -95,19 +95,19 @@ class Holdfast(ReceptionVerbs, ScheduleVerbs, InstanceVerbs, EventVerbs, Endpoin
         """Sizes above which input is rejected."""
         self.tasks: dict[str, Task[Any, Any]] = {}
         """The registered tasks, by name."""
-        self.schedules: dict[str, Declared] = {}
-        """The schedules in the code, by name."""
-        self.consumers: list[Consumed] = []
-        """The consumers that its workers run."""
+        self._schedules: dict[str, Declared] = {}
+        """Those of the code, by name."""
+        self._consumers: list[Consumed] = []
+        """Those that its workers run."""
         self._rejections: dict[str, Rejections] = {}
-        self.event_types: EventTypes = EventTypes(
+        self._event_types: EventTypes = EventTypes(
             strict=bool(check_flag("strict_events", strict_events)), limits=limits
         )
-        """The event types in the code, by type and version."""
+        """Those of the code, by type and version."""
         self._calls = Calls(lambda: self._database)
         self._lifespan = check_lifespan("lifespan", "asynccontextmanager", lifespan)
         self._lifespan_sync = check_lifespan("lifespan_sync", "contextmanager", lifespan_sync)
-        self.routes: dict[str, Route] = {}
+        self._routes: dict[str, Route] = {}
         """Where events go, by name: see `relay`."""
         self._event_source = check_key("source", source) if source is not None else None
         self._middleware: list[Layer] = []
@@ -254,7 +254,7 @@ class Holdfast(ReceptionVerbs, ScheduleVerbs, InstanceVerbs, EventVerbs, Endpoin
 
     def _surrounded(self) -> dict[str, Definition]:
         """The tasks by kind, with their middleware; those in processes get it there."""
-        definitions = {kind: task.definition for kind, task in self.tasks.items()}
+        definitions = {kind: task._definition for kind, task in self.tasks.items()}
         check_coverage(self._middleware, definitions.values())
         check_versions(definitions.values())
         return {
@@ -302,8 +302,8 @@ class Holdfast(ReceptionVerbs, ScheduleVerbs, InstanceVerbs, EventVerbs, Endpoin
         """Run a worker inside this process: `async with hf.worker(concurrency=10):`.
 
         Options: `queues`, `concurrency`, `lease`, `drain`, `grace`, `housekeeping`, `heartbeat`, `poll`, `notify`,
-        `imports`; see `WorkerOptions`. It serves the queues of the registered tasks, or those in `queues`. When the
-        block ends, the worker drains: running jobs have `drain` to finish, the rest is handed back.
+        `metrics`, `imports`; see `WorkerOptions`. It serves the queues of the registered tasks, or those in `queues`.
+        When the block ends, the worker drains: running jobs have `drain` to finish, the rest is handed back.
 
         Leases are renewed from a thread, which is weaker than the supervisor of `holdfast worker`: a handler that
         holds the GIL for longer than the lease loses it.

@@ -298,9 +298,9 @@ class _Tries:
     async def _unkept(self, connection: Connection) -> list[str]:
         """The kinds of which completed jobs leave neither row nor idempotency key, even if only their workers know."""
         keyless = [job for job in self._jobs if job.idempotency_key is None]
-        kinds = {job.terms.kind for job in keyless}
+        kinds = {job._terms.kind for job in keyless}
         declared = await connection.fetch(self._database.sql("kinds", "unkept"), list(kinds))
-        return sorted({job.terms.kind for job in keyless if not job.kept} | {row[0] for row in declared})
+        return sorted({job._terms.kind for job in keyless if not job.kept} | {row[0] for row in declared})
 
 
 def _is_answer(error: Exception) -> bool:

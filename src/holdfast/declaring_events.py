@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
-from .contracts.types import EventType, EventTypes, called
+from .contracts.types import EventTypes, called
 from .errors import ConfigurationError, InvalidInput
 from .lazy import LazyModule
 from .model.limits import check_int, check_name
@@ -30,13 +30,13 @@ class EventDecorator(Protocol):
 class EventDeclarations:
     """What `Holdfast` inherits: declare event types in code."""
 
-    event_types: EventTypes
-    """The event types in the code, by type and version."""
+    _event_types: EventTypes
+    """Those in the code, by type and version."""
 
     @overload
     def event(self, type: str, /, *, version: int = 1) -> EventDecorator: ...
     @overload
-    def event(self, type: str, /, *, version: int = 1, schema: Mapping[str, Any]) -> EventType: ...
+    def event(self, type: str, /, *, version: int = 1, schema: Mapping[str, Any]) -> None: ...
 
     def event(self, type: str, /, *, version: int = 1, schema: Mapping[str, Any] | None = None) -> Any:
         """Declare a type of events: above a msgspec Struct, a dataclass or a pydantic model, or with `schema=`.
@@ -63,14 +63,13 @@ class EventDeclarations:
         except InvalidInput as error:
             raise ConfigurationError(f"event: {error}") from None
         if schema is not None:
-            self.event_types.check_new(type, version, None)
-            declared = event_data.of_schema(type, version, schema)
-            self.event_types.add(declared)
-            return declared
+            self._event_types.check_new(type, version, None)
+            self._event_types.add(event_data.of_schema(type, version, schema))
+            return None
 
         def register(python: AnyClass) -> AnyClass:
-            self.event_types.check_new(type, version, python)
-            self.event_types.add(event_data.of_class(type, version, python))
+            self._event_types.check_new(type, version, python)
+            self._event_types.add(event_data.of_class(type, version, python))
             return python
 
         return register

@@ -90,11 +90,11 @@ class Unreachable(HoldfastError):
     Retrying an enqueue is safe under the same idempotency key, and under the same id, unless its task has keep=None.
     """
 
-    def __init__(self, message: str, *, silent: bool = False, alone: bool = False) -> None:
+    def __init__(self, message: str, *, silent: bool = False, cut_off: bool = False) -> None:
         super().__init__(message)
         self.silent = silent
         """Whether nothing arrived at all, not even an error."""
-        self.alone = silent or alone
+        self.cut_off = silent or cut_off
         """Whether perhaps only we are cut off or rejected, while the server works for others."""
 
 

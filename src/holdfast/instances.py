@@ -153,7 +153,7 @@ class InstanceVerbs:
         states = [state] if isinstance(state, str) else list(state) if state is not None else None
         if wrong := [each for each in states or () if each not in STATES]:
             raise InvalidInput("state", f"expected some of {', '.join(STATES)}; got {wrong[0]!r}")
-        kind = workflow if workflow is None or isinstance(workflow, str) else workflow.definition.kind
+        kind = workflow if workflow is None or isinstance(workflow, str) else workflow._definition.kind
         rows = await operating.list(self._calls, kind, states, check_int("limit", limit, 1, 2**31 - 1))
         return [standing.instance_state(dict(row)) for row in rows]
 

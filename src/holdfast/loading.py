@@ -107,18 +107,18 @@ def served(app: Holdfast, queues: Sequence[str] = (), import_path: str | None = 
     if import_path is None and any(definition.runs is Runs.IN_PROCESS for definition in definitions.values()):
         import_path = import_path_of(app)
     own = {definition.queue for definition in definitions.values()} | app._queues_of_sources()
-    routes = [route for route in app.routes.values() if not queues or route.queue in queues]
+    routes = [route for route in app._routes.values() if not queues or route.queue in queues]
     of_routes = {queue for route in routes for queue in route.queues}
     chosen = [queue for queue in list(queues) or sorted(own) if queue not in of_routes]
-    consumers = [each for each in app.consumers if each.queue in chosen]
+    consumers = [each for each in app._consumers if each.queue in chosen]
     lifespan = partial(app._lifespan, app) if app._lifespan is not None else None
-    schedules = list(app.schedules.values())
+    schedules = list(app._schedules.values())
     return Served(app._database, definitions, chosen, import_path, schedules, lifespan, routes, consumers, app._tracing)
 
 
 def import_path_of(app: Holdfast) -> str:
     """Where a new process finds this application: a module that holds it under a name."""
-    definitions = [task.definition for task in app.tasks.values()]
+    definitions = [task._definition for task in app.tasks.values()]
     apart = [definition.function for definition in definitions if definition.runs is Runs.IN_PROCESS]
     needed = {getattr(function, "__module__", None) for function in apart}
     found: list[tuple[bool, bool, str]] = []

@@ -19,6 +19,7 @@ from .model.limits import PRIORITIES, Limits, check_flag, check_instant, check_i
 from .model.terms import NewJob, Terms
 
 Replace = typing.Literal["arguments", "time"]
+"""What a job gets that was found, and waits: the new arguments, or the new time as well."""
 
 
 class EnqueueOptions(typing.TypedDict, total=False):
@@ -255,8 +256,8 @@ class Batch:
         for position, job in enumerate(ready):
             if not isinstance(job, NewJob):
                 raise InvalidInput(f"[{position}]", f"expected task.job(…), got a {type(job).__name__}")
-        same = ready[0].terms if ready and all(job.terms == ready[0].terms for job in ready) else None
-        queues = {job.terms.queue for job in ready}
+        same = ready[0]._terms if ready and all(job._terms == ready[0]._terms for job in ready) else None
+        queues = {job._terms.queue for job in ready}
         queue = queues.pop() if len(queues) == 1 else None
         unique = any(job.unique for job in ready)
         return cls(len(ready), lambda start, stop: ready[start:stop], same, queue, unique=unique)
@@ -293,13 +294,13 @@ class Batch:
         if self.terms is not None:
             self.terms = terms_of(self.terms)
         self._make = lambda start, stop: [
-            msgspec.structs.replace(job, terms=terms_of(job.terms)) for job in make(start, stop)
+            msgspec.structs.replace(job, _terms=terms_of(job._terms)) for job in make(start, stop)
         ]
 
 
 def job_with_headers(job: NewJob, headers: Mapping[str, str]) -> NewJob:
     """The job on its terms with these headers; see `with_headers`."""
-    return msgspec.structs.replace(job, terms=with_headers(job.terms, headers))
+    return msgspec.structs.replace(job, _terms=with_headers(job._terms, headers))
 
 
 def with_headers(terms: Terms, headers: Mapping[str, str]) -> Terms:

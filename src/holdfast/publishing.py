@@ -64,8 +64,8 @@ class EventVerbs:
     _calls: Calls
     _event_source: str | None
     _tracing: Tracing | None
-    event_types: EventTypes
-    routes: dict[str, Route]
+    _event_types: EventTypes
+    _routes: dict[str, Route]
 
     @property
     def _database(self) -> Database:
@@ -103,21 +103,21 @@ class EventVerbs:
         ```
         """
         check_route_name(name)
-        if name in self.routes:
+        if name in self._routes:
             raise ConfigurationError(f"There is already a route {name!r}; each needs another name")
         if not isinstance(to, Transport):
             raise ConfigurationError(
                 f"to: expected a transport, such as Nats(…), or an object with batch, parallel, shown, open, send and "
                 f"close; got a {type(to).__name__}"
             )
-        if any(route.transport is to for route in self.routes.values()):
+        if any(route.transport is to for route in self._routes.values()):
             raise ConfigurationError(
                 f"to: this transport is another route's; each needs its own, because it has its own connection: make a "
                 f"second one for {name!r}"
             )
         if (only := getattr(to, "name", None)) is not None and name != only:
             raise ConfigurationError(f"name: the route to {to.shown} must be called {only!r}, got {name!r}")
-        self.routes[name] = Route(
+        self._routes[name] = Route(
             name,
             check_patterns("types", types),
             to,
@@ -136,7 +136,7 @@ class EventVerbs:
         published = await hf.publish("order.paid", {"order_id": 1}, key="order:1")
         ```
         """
-        made, brought = new_event(self.event_types, event, data, options)
+        made, brought = new_event(self._event_types, event, data, options)
         with _traced(self._tracing, made) as (made, note):
             operation = publish(
                 self._database,
@@ -195,7 +195,7 @@ class EventVerbs:
         return self._calls.wait_for(self.replay(route, since=since, until=until, types=types, event=event))
 
     def _routes_as_json(self) -> str | None:
-        return outbox_routes.as_json(self.routes.values())
+        return outbox_routes.as_json(self._routes.values())
 
 
 def new_event(types: EventTypes, given: object, data: Any, options: PublishOptions) -> tuple[NewEvent, bool]:
@@ -249,7 +249,7 @@ def _without_controls(field: str, text: str) -> str:
 
 async def publish_on_async(app: Holdfast, caller: Caller, given: Any, data: Any, options: PublishOptions) -> Published:
     """Publish in the caller's open transaction."""
-    event, brought = new_event(app.event_types, given, data, options)
+    event, brought = new_event(app._event_types, given, data, options)
     with _traced(app._tracing, event) as (event, note):
         answer = caller.run(_operation(app, event, brought))
         published = (await cast(Awaitable[list[Published]], answer))[0]
@@ -259,7 +259,7 @@ async def publish_on_async(app: Holdfast, caller: Caller, given: Any, data: Any,
 
 def publish_on_sync(app: Holdfast, caller: Caller, given: Any, data: Any, options: PublishOptions) -> Published:
     """As `publish_on_async`, on a synchronous connection."""
-    event, brought = new_event(app.event_types, given, data, options)
+    event, brought = new_event(app._event_types, given, data, options)
     with _traced(app._tracing, event) as (event, note):
         published = cast(list[Published], caller.run(_operation(app, event, brought)))[0]
         note(published.id)

@@ -118,7 +118,7 @@ class EventTask(Task[[Event[Any]], R], Generic[R]):
                 return {"event": {**event, "data": function(event["data"]), "version": from_version + 1}}
 
             register(convert)
-            self._app.event_types.consumed[*self.of, from_version] = Any  # its upcast takes it
+            self._app._event_types.consumed[*self.of, from_version] = Any  # its upcast takes it
             return function
 
         return register_for_data
@@ -173,8 +173,8 @@ class ReceptionVerbs(OperatorVerbs):
     """What `Holdfast` inherits: handle events of others, receive webhooks, consume from brokers."""
 
     tasks: dict[str, Task[Any, Any]]
-    event_types: EventTypes
-    consumers: list[Consumed]
+    _event_types: EventTypes
+    _consumers: list[Consumed]
     """Those that its workers run."""
     _rejections: dict[str, Rejections]
     """Requests that `receive` has rejected, by source."""
@@ -206,7 +206,7 @@ class ReceptionVerbs(OperatorVerbs):
             task: EventTask[R] = EventTask(typing.cast("Holdfast", self), definition)
             task.of = source, type
             self.tasks[definition.kind] = task
-            self.event_types.consumed[source, type, definition.version] = _data_of(function)
+            self._event_types.consumed[source, type, definition.version] = _data_of(function)
             return task
 
         return register
@@ -275,11 +275,11 @@ class ReceptionVerbs(OperatorVerbs):
                 "own, see holdfast.transports.consuming.Consumer"
             )
         named = self._source(source)
-        if any(each.consumer is consumer for each in self.consumers):
+        if any(each.consumer is consumer for each in self._consumers):
             raise ConfigurationError(
                 f"consumer: {consumer.shown} is there already; make one for each call of consume()"
             )
-        self.consumers.append(consuming.Consumed(consumer, named))
+        self._consumers.append(consuming.Consumed(consumer, named))
 
     def _source(self, source: str) -> Source:
         """The source of this name, with the terms of its handlers."""
@@ -287,12 +287,12 @@ class ReceptionVerbs(OperatorVerbs):
 
     def _terms_of_handler(self, kind: str) -> Terms | None:
         task = self.tasks.get(kind)
-        return terms_of(task.definition) if isinstance(task, EventTask) else None
+        return terms_of(task._definition) if isinstance(task, EventTask) else None
 
     def _queues_of_sources(self) -> set[str]:
         """Where messages wait whose type has no handler. A worker serves them, to name what waits there."""
         handled = {kind.partition("/")[0] for kind, task in self.tasks.items() if isinstance(task, EventTask)}
-        return {arrivals.queue_of(source) for source in handled} | {each.queue for each in self.consumers}
+        return {arrivals.queue_of(source) for source in handled} | {each.queue for each in self._consumers}
 
     async def _keep(self, source: Source, messages: Sequence[Arrival]) -> list[Received]:
         """Store messages. It is safe to retry: a try whose answer was lost has stored the same messages."""

@@ -33,7 +33,7 @@ UNDECODABLE = "the recorded result of"
 """How the problem begins if a recorded result does not fit its type: see flow/steps.py."""
 
 
-class Verdict(StrEnum):
+class Check(StrEnum):
     """What a replay has shown."""
 
     OK = "ok"
@@ -55,7 +55,7 @@ class Replayed:
     job_id: UUID
     workflow: str
     version: int
-    verdict: Verdict
+    check: Check
     problem: str = ""
     diff: str = ""
 
@@ -65,7 +65,7 @@ async def replay_all(app: Holdfast, workflow: str | None = None) -> AsyncIterato
     definitions = {kind: each for kind, each in app._surrounded().items() if each.runs is Runs.AS_FLOW}
     kinds = [kind for kind in definitions if workflow in (None, kind)]
     # Of a workflow that is no longer in the code, its package tells whose it was.
-    apps = sorted({each.definition.app for each in app.tasks.values()}) if workflow is None else []
+    apps = sorted({each._definition.app for each in app.tasks.values()}) if workflow is None else []
     last = UUID(int=0)
     while rows := await app._calls.run("views", "instances", kinds, apps, last, BATCH):
         histories = await recording.load(app._calls, [row["id"] for row in rows])
@@ -76,23 +76,23 @@ async def replay_all(app: Holdfast, workflow: str | None = None) -> AsyncIterato
 
 async def replay(definition: Definition | None, row: Mapping[str, Any], history: History) -> Replayed:
     """Replay one instance."""
-    verdict, problem, diff = await _verdict(definition, row, history)
+    check, problem, diff = await _check(definition, row, history)
     instance = row["idempotency_key"] or str(row["id"])
-    return Replayed(instance, row["id"], row["kind"], row["version"], verdict, problem, diff)
+    return Replayed(instance, row["id"], row["kind"], row["version"], check, problem, diff)
 
 
-async def _verdict(definition: Definition | None, row: Mapping[str, Any], history: History) -> tuple[Verdict, str, str]:
+async def _check(definition: Definition | None, row: Mapping[str, Any], history: History) -> tuple[Check, str, str]:
     version = row["version"]
     if definition is None:
-        return Verdict.UNKNOWN_VERSION, f"this code has no workflow {row['kind']!r}", ""
+        return Check.UNKNOWN_VERSION, f"this code has no workflow {row['kind']!r}", ""
     if not definition.oldest <= version <= definition.version:
         problem = f"this code has version {_versions(definition)}; the instance began with {version}"
-        return Verdict.UNKNOWN_VERSION, problem, ""
+        return Check.UNKNOWN_VERSION, problem, ""
     code = definition.at(version)
     try:
         arguments = code.decode(row["payload"], version)
     except InvalidPayload as error:
-        return Verdict.UNDECODABLE, str(error), ""
+        return Check.UNDECODABLE, str(error), ""
     claim = Claim(
         "check", row["id"], row["generation"], 0, 1, code.max_attempts, row["kind"], version, row["payload"],
         row["queue"], row["key"], None, row["idempotency_key"],
@@ -103,15 +103,15 @@ async def _verdict(definition: Definition | None, row: Mapping[str, Any], histor
         async with asyncio.timeout(WITHIN):
             mismatch = await replaying
     except _Called:
-        return Verdict.OK, "", ""
+        return Check.OK, "", ""
     except TimeoutError:
-        return Verdict.RAISED, f"the replay took longer than {WITHIN:g} s; does the code wait outside flow?", ""
+        return Check.RAISED, f"the replay took longer than {WITHIN:g} s; does the code wait outside flow?", ""
     except Exception as error:
-        return Verdict.RAISED, f"{type(error).__name__}: {error}", ""
+        return Check.RAISED, f"{type(error).__name__}: {error}", ""
     if mismatch is None:
-        return Verdict.OK, "", ""
-    verdict = Verdict.UNDECODABLE if mismatch.problem.startswith(UNDECODABLE) else Verdict.DIFF
-    return verdict, mismatch.problem, mismatch.diff
+        return Check.OK, "", ""
+    check = Check.UNDECODABLE if mismatch.problem.startswith(UNDECODABLE) else Check.DIFF
+    return check, mismatch.problem, mismatch.diff
 
 
 async def _replay(

@@ -79,9 +79,9 @@ class Scheduled:
         if not isinstance(task, Task):
             raise ConfigurationError("Put @hf.every(…) and @hf.cron(…) above @hf.task, not below it")
         declared = _configured(declare, task, self._name, self._timing, self._options)
-        if declared.name in self._app.schedules:
+        if declared.name in self._app._schedules:
             raise ConfigurationError(f"There is already a schedule {declared.name!r}; pass name='…' to tell them apart")
-        self._app.schedules[declared.name] = declared
+        self._app._schedules[declared.name] = declared
         return task
 
 
@@ -110,8 +110,8 @@ def declare(task: Task[Any, Any], name: str | None, when: Timing, options: Sched
     enqueue = typing.cast(EnqueueOptions, {**task._options, **plain})
     if isinstance(enqueue.get("expires"), datetime):
         raise InvalidInput("expires", "of a schedule, expected a duration such as '10m', got a time")
-    job = Maker(task._app.limits, task.definition, enqueue).one((), dict(args))
-    return declaring.Declared.of_job(declaring.checked_plan(name or task.definition.kind, when, **planned), job)
+    job = Maker(task._app.limits, task._definition, enqueue).one((), dict(args))
+    return declaring.Declared.of_job(declaring.checked_plan(name or task._definition.kind, when, **planned), job)
 
 
 def _configured(make: Any, *arguments: Any) -> Any:
@@ -125,7 +125,7 @@ def _configured(make: Any, *arguments: Any) -> Any:
 class ScheduleVerbs(OperatorVerbs):
     """What `Holdfast` inherits: declare schedules in code, add and change them at run time."""
 
-    schedules: dict[str, Declared]
+    _schedules: dict[str, Declared]
     """Those of the code, by name."""
 
     def every(self, period: Duration, /, *, name: str | None = None, **options: Unpack[ScheduleOptions]) -> Scheduled:

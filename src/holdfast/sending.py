@@ -77,7 +77,7 @@ def _traced(tracing: Tracing | None, job: NewJob) -> AbstractContextManager[tupl
 
 @contextmanager
 def _in_span(tracing: Tracing, job: NewJob) -> Iterator[tuple[NewJob, Note]]:
-    with tracing.sending("send", job.terms.queue, None, job.id) as sending:
+    with tracing.sending("send", job._terms.queue, None, job.id) as sending:
         yield job_with_headers(job, sending.headers), sending.stored
 
 

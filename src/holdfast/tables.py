@@ -286,7 +286,7 @@ def _taken(kind: str, row: Step, handler: Callable[..., Any]) -> list[inspect.Pa
 
 
 def _plain(handler: Any) -> Any:
-    definition = getattr(handler, "definition", None)
+    definition = getattr(handler, "_definition", None)
     return definition.function if isinstance(definition, Definition) else handler
 
 

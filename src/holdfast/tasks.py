@@ -52,11 +52,6 @@ class Task(Generic[P, R]):
     def __call__(self, *arguments: Any, **keywords: Any) -> R:
         return cast(R, self._definition.function(*arguments, **keywords))
 
-    @property
-    def definition(self) -> Definition:
-        """How the task was declared."""
-        return self._definition
-
     def options(self, **options: typing.Unpack[EnqueueOptions]) -> Task[P, R]:
         """The same task with these options: `task.options(key="order:1", delay="5m").enqueue(…)`.
 

@@ -149,7 +149,7 @@ class Instance(Job, Generic[R]):
         try:
             return cast(R, result_of(self._workflow)(msgspec.json.encode(plain)))
         except msgspec.ValidationError as error:
-            definition = self._workflow.definition
+            definition = self._workflow._definition
             raise InvalidPayload(
                 "result",
                 f"of {definition.kind} {self.id} does not fit the annotation of version {definition.version}: {error}; "

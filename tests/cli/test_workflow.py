@@ -256,7 +256,7 @@ def test_code_that_fits(parked: Shell) -> None:
         ('name="checkout", version=1', 'name="other"', "", ""),
         ("(order_id: int) -> str", "(order_id: int) -> int", "undecodable", "recorded result of reserve"),
         ("order_id: int) -> str:\n    await", "order_id: bytes) -> str:\n    await", "undecodable", "does not fit"),
-        ('    return "done"', '    return "done"\n\n\nhf.tasks["checkout"].definition', "ok", ""),
+        ('    return "done"', '    return "done"\n\n\nhf.tasks["checkout"]._definition', "ok", ""),
         ('    await flow.sleep("grace", "15m")', '    raise KeyError("x")', "raised", "KeyError"),
     ],
 )  # fmt: skip
@@ -277,7 +277,7 @@ def test_a_diff_shows_both(parked: Shell) -> None:
     assert re.search(r"^    reserve \(step\) +book \(step\)$", said, re.M)
     answer = parked("workflow", "check", "shop:hf", "--json")
     assert answer.code == 1
-    assert '"verdict": "diff"' in answer.out
+    assert '"check": "diff"' in answer.out
 
 
 def test_nothing_can_be_checked(shell: Shell) -> None:

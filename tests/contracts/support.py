@@ -74,10 +74,10 @@ def exported(style: str, role: Role, fields: Fields, version: int = 1) -> dict[s
     if role == "published":
         declare(hf, style, fields, version=version)
     else:
-        hf.event_types.consumed["shop", "order.paid", version] = python(style, fields)
+        hf._event_types.consumed["shop", "order.paid", version] = python(style, fields)
     return document(hf)
 
 
 def document(hf: Holdfast) -> dict[str, Any]:
     """As the command writes it, and reads it back."""
-    return asyncapi.read(asyncapi.text(asyncapi.document("shop", contracts_of(hf.event_types))))
+    return asyncapi.read(asyncapi.text(asyncapi.document("shop", contracts_of(hf._event_types))))

@@ -177,7 +177,7 @@ def test_what_is_published_and_consumed_is_compared_each_by_its_rule() -> None:
     old, new = Holdfast(), Holdfast()
     for app, fields in ((old, BASE), (new, {**BASE, "total": int})):
         python = declare(app, "msgspec", fields)
-        app.event_types.consumed["shop", "order.paid", 1] = python
+        app._event_types.consumed["shop", "order.paid", 1] = python
     found = compare(document(old), document(new))
     assert [change.role for change in found.breaking] == ["consumed"]
     assert [change.role for change in found.compatible] == ["published"]

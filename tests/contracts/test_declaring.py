@@ -20,12 +20,12 @@ def hf() -> Holdfast:
 @pytest.mark.parametrize("style", STYLES)
 def test_a_type_is_found_by_its_name_and_version(hf: Holdfast, style: str) -> None:
     python = declare(hf, style, {"order_id": int}, version=2)
-    (key,) = hf.event_types
+    (key,) = hf._event_types
     assert key == ("order.paid", 2)
-    found = hf.event_types["order.paid", 2]
+    found = hf._event_types["order.paid", 2]
     assert (found.type, found.version, found.python) == ("order.paid", 2, python)
     assert found.schema["properties"]["order_id"]["type"] == "integer"  # type: ignore[index]
-    assert hf.event_types.versions("order.paid") == [2]
+    assert hf._event_types.versions("order.paid") == [2]
 
 
 def test_the_class_is_returned(hf: Holdfast) -> None:
@@ -34,7 +34,7 @@ def test_the_class_is_returned(hf: Holdfast) -> None:
         order_id: int
 
     assert OrderPaid(1).order_id == 1
-    declared = hf.event_types.of_class(OrderPaid)
+    declared = hf._event_types.of_class(OrderPaid)
     assert declared is not None
     assert (declared.version, repr(declared)) == (1, "<EventType order.paid version 1>")
 
@@ -88,7 +88,7 @@ def test_what_is_no_class_of_data(hf: Holdfast, python: Any) -> None:
         ConfigurationError, match=r"a version 1: expected a msgspec Struct, a dataclass or a pydantic model below"
     ):
         hf.event("a")(python)
-    assert not hf.event_types
+    assert not hf._event_types
 
 
 def test_what_json_cannot_represent(hf: Holdfast) -> None:
@@ -139,9 +139,9 @@ def test_a_schema_is_copied(hf: Holdfast) -> None:
         "$id": "urn:a",
         "type": "object",
     }
-    declared = hf.event("a", schema=schema)
+    hf.event("a", schema=schema)
     schema["type"] = "string"
-    assert declared.schema == {"type": "object"}
+    assert hf._event_types["a", 1].schema == {"type": "object"}
 
 
 def test_a_schema_needs_the_package(hf: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_a_schema_needs_the_package(hf: Holdfast, monkeypatch: pytest.MonkeyPatc
 
 
 def test_strict_events_is_a_flag() -> None:
-    assert Holdfast().event_types.strict is False
-    assert Holdfast(strict_events=True).event_types.strict is True
+    assert Holdfast()._event_types.strict is False
+    assert Holdfast(strict_events=True)._event_types.strict is True
     with pytest.raises(InvalidInput, match="strict_events: expected True or False"):
         Holdfast(strict_events="yes")  # type: ignore[arg-type]

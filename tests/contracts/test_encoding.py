@@ -26,12 +26,12 @@ def hf() -> Holdfast:
 
 def published(hf: Holdfast, event: Any, *more: Any, **version: Any) -> Any:
     """The data, as consumers read it."""
-    return msgspec.json.decode(encode(hf.event_types, event, *more, **version)[2])
+    return msgspec.json.decode(encode(hf._event_types, event, *more, **version)[2])
 
 
 def refused(hf: Holdfast, event: Any, *more: Any, **version: Any) -> tuple[str, str]:
     with pytest.raises(InvalidInput) as caught:
-        encode(hf.event_types, event, *more, **version)
+        encode(hf._event_types, event, *more, **version)
     return caught.value.field, caught.value.problem
 
 
@@ -43,10 +43,10 @@ def test_an_instance_and_a_type_with_its_data(hf: Holdfast, style: str) -> None:
     python = declare(hf, style, FIELDS, version=2)
     data = {"order_id": 1, "lines": [2, 3], "note": "x"}
     if python is not None:
-        kind, version, text = encode(hf.event_types, python(**data))
+        kind, version, text = encode(hf._event_types, python(**data))
         assert (kind, version, msgspec.json.decode(text)) == ("order.paid", 2, data)
-        assert encode(hf.event_types, "order.paid", python(**data)) == (kind, version, text)
-    assert encode(hf.event_types, "order.paid", data)[:2] == ("order.paid", 2)
+        assert encode(hf._event_types, "order.paid", python(**data)) == (kind, version, text)
+    assert encode(hf._event_types, "order.paid", data)[:2] == ("order.paid", 2)
     assert published(hf, "order.paid", data) == data
     short = {"order_id": 1, "lines": []}
     completed = {**short, "note": "none"} if python is not None else short
@@ -181,7 +181,7 @@ def test_aliases_and_computed_fields_of_models(hf: Holdfast) -> None:
     written = {"orderId": 1, "amount": 5, "is_free": False}
     assert published(hf, Paid.model_validate({"orderId": 1, "sum": 5})) == written
     assert published(hf, "a", {"orderId": 1, "sum": 5}) == written
-    assert sorted(hf.event_types["a", 1].schema["properties"]) == ["amount", "is_free", "orderId"]  # type: ignore[index]
+    assert sorted(hf._event_types["a", 1].schema["properties"]) == ["amount", "is_free", "orderId"]  # type: ignore[index]
 
 
 def test_a_model_inside_a_struct_and_a_pydantic_dataclass(hf: Holdfast) -> None:
@@ -212,9 +212,9 @@ def test_a_model_inside_a_struct_and_a_pydantic_dataclass(hf: Holdfast) -> None:
 
 
 def test_types_that_are_not_declared(hf: Holdfast) -> None:
-    assert encode(hf.event_types, "a", {"b": 1}) == ("a", 1, '{"b":1}')
-    assert encode(hf.event_types, "a", [1], 7) == ("a", 7, "[1]")
-    assert encode(hf.event_types, "a") == ("a", 1, "null")
+    assert encode(hf._event_types, "a", {"b": 1}) == ("a", 1, '{"b":1}')
+    assert encode(hf._event_types, "a", [1], 7) == ("a", 7, "[1]")
+    assert encode(hf._event_types, "a") == ("a", 1, "null")
     strict = Holdfast(strict_events=True)
     assert "there is none; got 'a'. Declare it" in refused(strict, "a", {})[1]
     declare(strict, "msgspec", {"b": int}, "order.paid")
@@ -226,11 +226,11 @@ def test_types_that_are_not_declared(hf: Holdfast) -> None:
 
 def test_versions(hf: Holdfast) -> None:
     declare(hf, "msgspec", {"a": int}, version=2)
-    assert encode(hf.event_types, "order.paid", {"a": 1})[1] == 2
+    assert encode(hf._event_types, "order.paid", {"a": 1})[1] == 2
     field, problem = refused(hf, "order.paid", {"a": 1}, 3)
     assert (field, problem) == ("version", "order.paid is declared with version 2, got 3; declare it, too")
     declare(hf, "msgspec", {"b": str}, version=3)
-    assert encode(hf.event_types, "order.paid", {"b": "x"}, 3)[1:] == (3, '{"b":"x"}')
+    assert encode(hf._event_types, "order.paid", {"b": "x"}, 3)[1:] == (3, '{"b":"x"}')
     assert refused(hf, "order.paid", {"a": 1}) == (
         "version", "order.paid has several: expected version=2 or 3, got none"
     )  # fmt: skip
@@ -243,7 +243,7 @@ def test_an_instance_says_all(hf: Holdfast) -> None:
         a: int
 
     python = declare(hf, "msgspec", {"a": int}, version=2)
-    assert encode(hf.event_types, python(a=1), version=2)[1] == 2
+    assert encode(hf._event_types, python(a=1), version=2)[1] == 2
     assert refused(hf, python(a=1), version=1) == ("version", "expected 2, which Order declares, got 1")
     assert refused(hf, python(a=1), {"a": 2})[0] == "data"
     field, problem = refused(hf, Other(1))

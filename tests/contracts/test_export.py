@@ -101,11 +101,11 @@ def make() -> Holdfast:
     hf.event(
         "raw/ü", schema={"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"minimum": 1}}}
     )
-    hf.event_types.consumed["shop", "order.paid", 2] = Order
-    hf.event_types.consumed[None, "user.left", 1] = Customer
-    hf.event_types.consumed["shop", "any", 1] = dict[str, Any]
-    hf.event_types.consumed["shop", "bare", 1] = TypeVar("T")
-    hf.event_types.consumed["shop", "list", 1] = list[Customer]
+    hf._event_types.consumed["shop", "order.paid", 2] = Order
+    hf._event_types.consumed[None, "user.left", 1] = Customer
+    hf._event_types.consumed["shop", "any", 1] = dict[str, Any]
+    hf._event_types.consumed["shop", "bare", 1] = TypeVar("T")
+    hf._event_types.consumed["shop", "list", 1] = list[Customer]
     return hf
 
 
@@ -134,10 +134,10 @@ def test_every_schema_is_valid(hf: Holdfast) -> None:
 def test_what_is_published_fits_its_schema(hf: Holdfast) -> None:
     by_name = dict(schemas(document(hf)))
     for event, name in ((ORDER, "send.order.paid.v2"), (Model(), "send.model.made.v1")):
-        data = msgspec.json.decode(encode(hf.event_types, event)[2])
+        data = msgspec.json.decode(encode(hf._event_types, event)[2])
         jsonschema.Draft202012Validator(by_name[name]).validate(data)
         assert not jsonschema.Draft202012Validator(by_name[name]).is_valid({**data, "id": 7})
-    wrong = msgspec.json.decode(encode(hf.event_types, ORDER)[2])
+    wrong = msgspec.json.decode(encode(hf._event_types, ORDER)[2])
     wrong["lines"][0]["parts"][0]["amount"] = 0
     assert not jsonschema.Draft202012Validator(by_name["send.order.paid.v2"]).is_valid(wrong)
 
@@ -177,7 +177,7 @@ def test_names_that_would_be_the_same() -> None:
     for type in ("a/b", "a b", "a_b"):
         declare(hf, "msgspec", {"a": int}, type)
     for source, type in (("a.b", "c"), ("a", "b.c"), (None, "a.b.c")):
-        hf.event_types.consumed[source, type, 1] = dict[str, Any]
+        hf._event_types.consumed[source, type, 1] = dict[str, Any]
     found = document(hf)
     assert len(found["components"]["schemas"]) == len(found["components"]["messages"]) == 6
     assert len(asyncapi.contracts(found)) == 6

@@ -91,7 +91,7 @@ class Closing:
         if scope["type"] == "http" and scope["path"] == "/--close":
             for each in self._dashboards:
                 await each.close()
-                await each.app.close()
+                await each._app.close()
             await send({"type": "http.response.start", "status": 204, "headers": []})
             await send({"type": "http.response.body", "body": b""})
             return

@@ -147,7 +147,7 @@ async def test_a_schedule_has_a_duration(hf: Holdfast, inbox: Inbox) -> None:
     def report() -> None: ...
 
     assert hf.every("5m", expires="1m")(report) is report
-    assert hf.schedules["report"].options["expires"] == 60
+    assert hf._schedules["report"].options["expires"] == 60
     with pytest.raises(ConfigurationError, match="expires: of a schedule, expected a duration"):
         hf.every("5m", name="other")(report.options(expires=NOON))
 

@@ -239,7 +239,7 @@ async def test_the_xid_is_drawn_before_the_clock_is_read(hf: Holdfast, inbox: In
 @given(values=st.lists(json_values, min_size=10, max_size=30))
 def test_strict_json_comes_back_from_the_database_as_it_went(migrated_url: str, values: list[Any]) -> None:
     """Postgres writes numbers its own way: where no type says float, 1e22 comes back as a whole number."""
-    definition = anything.definition
+    definition = anything._definition
     sent = [encode("anything", {"value": value}) for value in values]
     with psycopg.connect(direct(migrated_url)) as connection:
         rows = connection.execute("select p::jsonb::text from unnest(%s::text[]) p", [sent]).fetchall()

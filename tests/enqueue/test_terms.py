@@ -8,9 +8,19 @@ from pathlib import Path
 import pytest
 from tests.enqueue.conftest import Inbox
 
-from holdfast import EnqueueOptions, Holdfast, TaskOptions, WorkflowOptions
+from holdfast import (
+    EnqueueOptions,
+    EventOptions,
+    Holdfast,
+    ScheduleOptions,
+    StartOptions,
+    TaskOptions,
+    WorkflowOptions,
+)
+from holdfast.cli.enqueue import command
 from holdfast.definitions import define
 from holdfast.inbox.copying import COMMON
+from holdfast.model.flow import NewChild
 from holdfast.model.terms import OTHERS, PLAIN, Terms
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -46,6 +56,54 @@ def test_the_options_of_a_task_are_those_of_its_definition() -> None:
 def test_the_page_names_every_option() -> None:
     page = (DOCS / "getting-started.md").read_text()
     assert [name for name in EnqueueOptions.__annotations__ if f"`{name}`" not in page] == []
+
+
+# Which of them other doors do not take, and why. A new option is one of theirs, or is named here.
+NOT_ON_THE_COMMAND_LINE = {
+    "at",  # --delay says when
+    "id", "headers", "unique_key", "unique_arguments", "unique_done", "replace",  # for programs
+}  # fmt: skip
+NOT_OF_STARTS = {
+    "idempotency_key",  # the id of the instance
+    "unique_key", "unique_arguments", "unique_done", "replace",  # an instance is unique by its id
+}  # fmt: skip
+NOT_OF_SCHEDULES = {
+    "delay", "at",  # the slots say when
+    "id", "idempotency_key", "unique_key", "unique_arguments", "unique_done", "replace",  # a slot has one job
+}  # fmt: skip
+NOT_OF_EVENTS = {
+    "name", "key",  # of the event
+    "unique_arguments", "unique_done",  # an event has one job
+}  # fmt: skip
+NOT_OF_CHILDREN = {
+    "delay", "at", "expires_at",  # a child is due at once
+    "unique_key", "unique_arguments", "unique_done", "replace",  # a child belongs to its step
+}  # fmt: skip
+
+
+def test_the_command_has_a_flag_for_each_option() -> None:
+    of_the_command = {"kind", "arguments", "path", "imports", "as_json", "schema", "pooler", "version"}
+    flags = {each.name for each in command.params} - of_the_command
+    assert flags == EnqueueOptions.__annotations__.keys() - NOT_ON_THE_COMMAND_LINE
+
+
+def test_starts_take_each_option() -> None:
+    assert StartOptions.__annotations__.keys() == EnqueueOptions.__annotations__.keys() - NOT_OF_STARTS
+
+
+def test_schedules_take_each_option() -> None:
+    of_schedules = {"args", "missed", "grace", "jitter"}
+    options = ScheduleOptions.__annotations__.keys() - of_schedules
+    assert options == EnqueueOptions.__annotations__.keys() - NOT_OF_SCHEDULES
+
+
+def test_handlers_of_events_take_each_option_of_a_task() -> None:
+    assert EventOptions.__annotations__.keys() == TaskOptions.__annotations__.keys() - NOT_OF_EVENTS
+
+
+def test_children_have_each_term() -> None:
+    of_the_job = {"id", "payload", "key"}
+    assert set(NewChild.__struct_fields__) - of_the_job == set(Terms.__struct_fields__) - NOT_OF_CHILDREN
 
 
 # What each option is set to below, and what the row then holds: an option that is missing here fails the first test.

@@ -265,7 +265,7 @@ def test_behind_the_head_of_its_key(place: Place) -> None:
     found = place.why(second)
     assert found.head is not None and found.head.answer.code == "runs"
     place.rows("delete from holdfast.inbox where id = %s", first)
-    assert place.codes(second) == ["unparks"]
+    assert place.codes(second) == ["unblocks"]
     place.set(second, status="'pending'")
     assert place.codes(second) == ["due"]
 
@@ -288,7 +288,7 @@ def test_the_owner_of_its_bucket(place: Place) -> None:
 
 def test_it_runs_alone(place: Place) -> None:
     place.worker()
-    assert place.codes(place.set(place.enqueue(), crashes="1")) == ["alone"]
+    assert place.codes(place.set(place.enqueue(), crashes="1")) == ["isolation"]
 
 
 # 5. It is due

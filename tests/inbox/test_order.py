@@ -11,7 +11,7 @@ from tests.support.inbox import Session, guarded_arguments, move_clock, session,
 from tests.support.order import alter_function
 from tests.support.pooler import direct
 
-from holdfast.inbox.about import Key, about
+from holdfast.inbox.about import QueueKey, about
 from holdfast.inbox.ending import write
 from holdfast.inbox.guarded import claims_of
 from holdfast.model.floor import START
@@ -47,7 +47,7 @@ async def test_what_is_not_blocked_is_passed_and_found_through_its_key(one: Sess
     rows = await one.guarded_rows(block=False)
     (claim,) = claims_of("w1", rows[1:])
     told = about(rows[0]["about"])
-    assert (claim.id, told.passed) == (ids[0], [Key("default", "k")])
+    assert (claim.id, told.passed) == (ids[0], [QueueKey("default", "k")])
     assert (told.left, told.stops) == (0, ())  # the floor may go on
     assert await statuses(one, ids) == ["processing", "pending", "pending"]
     await end(one, claim, Completed())

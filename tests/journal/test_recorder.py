@@ -51,7 +51,7 @@ def test_a_lost_connection_is_no_outage_nor_is_a_lock_or_a_server_that_refuses_o
     watched = Watched()
     watched.fail(Part.LEASES)
     watched.succeed(Part.LEASES)  # the next call was answered
-    for error in (Contended("deadlock"), Unreachable("permission denied", alone=True), ValueError("bug")):
+    for error in (Contended("deadlock"), Unreachable("permission denied", cut_off=True), ValueError("bug")):
         for _ in range(3):
             watched.fail(Part.CLAIM, error)
         watched.succeed(Part.CLAIM)

@@ -441,7 +441,7 @@ async def test_a_new_route_is_named(hf: Holdfast, inbox: Inbox, sink: Sink, capl
         assert "route bus is new" in caplog.text
     caplog.clear()
     hf.relay("a", to=Sink(), name="second", ordered=True)
-    hf.routes["bus"] = hf.routes["second"].__class__("bus", ("a", "b"), sink)
+    hf._routes["bus"] = hf._routes["second"].__class__("bus", ("a", "b"), sink)
     async with hf.worker(**FAST):
         assert "route second is new" in caplog.text
         assert "route bus" not in caplog.text

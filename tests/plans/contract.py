@@ -481,7 +481,7 @@ NOT_HOT = {
     "workflow/resume": "an operator's verb, on one instance",
     "workflow/restart": "an operator's verb, on one instance",
     "receiving/take": "every few seconds, one row of consumers",
-    "receiving/release": "once in the life of a process, one row of consumers",
+    "receiving/give_back": "once in the life of a process, one row of consumers",
     "ownership/drain": "an operator's verb, on rows of workers",
     "ownership/register": "once in the life of a process, one row of workers",
     "ownership/leave": "once in the life of a process, one row of workers",

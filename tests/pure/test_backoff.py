@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast import Backoff, ConfigurationError, Holdfast, InvalidInput, Retry, Timeout
-from holdfast.model.backoff import Verdict
+from holdfast.model.backoff import Decision
 from holdfast.model.outcome import AttemptFailed
 from holdfast.worker.attempts.deciding import raised, returned, stopped
 
@@ -29,15 +29,15 @@ def test_jitter_only_adds() -> None:
 
 def test_some_errors_are_not_retried() -> None:
     policy = Backoff(on=(OSError,), give_up=(ConnectionResetError,), jitter=0)
-    assert policy.judge(1, TimeoutError()) == Verdict(2, give_up=False)
-    assert policy.judge(1, ConnectionResetError()) == Verdict(None, give_up=True)
-    assert policy.judge(1, ValueError()) == Verdict(None, give_up=True)
+    assert policy.judge(1, TimeoutError()) == Decision(2, give_up=False)
+    assert policy.judge(1, ConnectionResetError()) == Decision(None, give_up=True)
+    assert policy.judge(1, ValueError()) == Decision(None, give_up=True)
 
 
 def test_a_function_decides() -> None:
     policy = Backoff(decide=lambda attempt, error: f"{attempt}m" if isinstance(error, OSError) else None)
-    assert policy.judge(3, OSError()) == Verdict(180, give_up=False)
-    assert policy.judge(3, ValueError()) == Verdict(None, give_up=True)
+    assert policy.judge(3, OSError()) == Decision(180, give_up=False)
+    assert policy.judge(3, ValueError()) == Decision(None, give_up=True)
 
 
 def failed(outcome: Any) -> AttemptFailed:

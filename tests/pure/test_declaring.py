@@ -59,7 +59,7 @@ def test_the_context_is_found_by_its_type(hf: Holdfast) -> None:
     @hf.task
     def waits(ctx: Context, order_id: int) -> None: ...
 
-    wants = [(task.definition.wants_context, task.definition.runs) for task in (plain, told, writes, computes, waits)]
+    wants = [(task._definition.wants_context, task._definition.runs) for task in (plain, told, writes, computes, waits)]
     assert wants == [
         (False, Runs.ON_LOOP),
         (True, Runs.ON_LOOP),
@@ -67,7 +67,7 @@ def test_the_context_is_found_by_its_type(hf: Holdfast) -> None:
         (False, Runs.IN_PROCESS),
         (True, Runs.IN_THREAD),
     ]
-    assert [task.definition.arguments.struct.__struct_fields__ for task in (plain, told, writes)] == [
+    assert [task._definition.arguments.struct.__struct_fields__ for task in (plain, told, writes)] == [
         ("type_", "order_id")
     ] * 3
 
@@ -193,22 +193,22 @@ def test_payloads_of_earlier_versions_are_brought_up_to_date(hf: Holdfast) -> No
     def add_currency(payload: dict[str, Any]) -> dict[str, Any]:
         return {**payload, "currency": "EUR"}
 
-    assert pay.definition.oldest == 2
-    assert pay.definition.decode('{"type": "pay", "cents": 1}', 2) == {"cents": 1, "currency": "EUR"}
+    assert pay._definition.oldest == 2
+    assert pay._definition.decode('{"type": "pay", "cents": 1}', 2) == {"cents": 1, "currency": "EUR"}
 
     @pay.upcast(from_version=1)
     def to_cents(payload: dict[str, Any]) -> dict[str, Any]:
         return {"cents": payload["euros"] * 100}
 
-    assert pay.definition.oldest == 1
-    assert pay.definition.decode('{"type": "pay", "euros": 1}', 1) == {"cents": 100, "currency": "EUR"}
+    assert pay._definition.oldest == 1
+    assert pay._definition.decode('{"type": "pay", "euros": 1}', 1) == {"cents": 100, "currency": "EUR"}
     for wrong in (0, 3, 4):
         with pytest.raises(ConfigurationError, match="from_version"):
             pay.upcast(from_version=wrong)(to_cents)
     with pytest.raises(ConfigurationError, match="already has an upcast"):
         pay.upcast(from_version=1)(to_cents)
     with pytest.raises(InvalidPayload, match="does not fit pay"):
-        pay.definition.decode('{"type": "pay", "cents": "many", "currency": "EUR"}', 3)
+        pay._definition.decode('{"type": "pay", "cents": "many", "currency": "EUR"}', 3)
 
 
 def test_a_default_is_left_to_the_function_that_runs(hf: Holdfast) -> None:
@@ -217,7 +217,7 @@ def test_a_default_is_left_to_the_function_that_runs(hf: Holdfast) -> None:
     @hf.task
     def note(text: str = "hello", tags: list[str] = []) -> None: ...  # noqa: B006 - the point
 
-    assert note.definition.decode('{"type": "note"}', 1) == {"text": "hello", "tags": []}
+    assert note._definition.decode('{"type": "note"}', 1) == {"text": "hello", "tags": []}
 
 
 def test_a_context_tells_its_job() -> None:
@@ -243,7 +243,7 @@ def test_keep_is_a_duration_or_nothing(hf: Holdfast, keep: Any) -> None:
 
     with pytest.raises(InvalidInput, match=r"keep: expected a duration"):
         hf.task(keep=keep)(mark)
-    assert (hf.task(mark).definition.kept, hf.task(name="other", keep=None)(mark).definition.kept) == (True, False)
+    assert (hf.task(mark)._definition.kept, hf.task(name="other", keep=None)(mark)._definition.kept) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -256,5 +256,5 @@ def test_keep_is_a_duration_or_nothing(hf: Holdfast, keep: Any) -> None:
 def test_keep_is_rounded_up(hf: Holdfast, keep: Any, days: int | None) -> None:
     def mark() -> None: ...
 
-    definition = hf.task(keep=keep)(mark).definition
+    definition = hf.task(keep=keep)(mark)._definition
     assert (definition.keep, definition.kept) == (days, keep is not None)

@@ -69,7 +69,7 @@ def test_its_own_middleware_covers_nothing_of_yours() -> None:
     @hf.task
     def in_thread() -> None: ...
 
-    assert hf._surrounded()["in_thread"].function is not in_thread.definition.function
+    assert hf._surrounded()["in_thread"].function is not in_thread._definition.function
 
     @hf.middleware
     async def timed(ctx: Context, call_next: CallNext) -> None: ...

@@ -44,7 +44,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize(("options", "field", "word"), REFUSED.values(), ids=REFUSED.keys())
 def test_a_bad_option_is_refused_by_name(options: dict[str, Any], field: str, word: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        Maker(app.limits, send.definition, cast(EnqueueOptions, options)).one((1,), {})
+        Maker(app.limits, send._definition, cast(EnqueueOptions, options)).one((1,), {})
     assert refused.value.field == field
     assert word in str(refused.value)
 

@@ -63,7 +63,7 @@ def typed(
 
 def stored(task: Task[..., Any], *arguments: Any, **keywords: Any) -> str:
     """The payload that an enqueue would send."""
-    return Maker(app.limits, task.definition, {}).one(arguments, keywords).payload
+    return Maker(app.limits, task._definition, {}).one(arguments, keywords).payload
 
 
 endless: list[Any] = []
@@ -167,7 +167,7 @@ def test_typed_arguments_come_back_as_they_went() -> None:
         "pair": (1, "a"),
         "by_id": {UUID(int=1): 1},
     }
-    assert typed.definition.decode(stored(typed, **arguments), 1) == arguments | {"maybe": None}
+    assert typed._definition.decode(stored(typed, **arguments), 1) == arguments | {"maybe": None}
 
 
 @dataclass
@@ -196,8 +196,8 @@ def test_sets_bytes_and_paths_come_back_as_they_went() -> None:
         "paths": [PurePosixPath("c")],
         "ids": {UUID(int=2), UUID(int=1)},
     }
-    assert soft.definition.decode(stored(soft, **arguments), 1) == arguments
-    assert soft.definition.decode(stored(soft, set(), b"", Path()), 1)["folder"] is None
+    assert soft._definition.decode(stored(soft, **arguments), 1) == arguments
+    assert soft._definition.decode(stored(soft, set(), b"", Path()), 1)["folder"] is None
     assert stored(soft, {"b", "a"}, b"x", Path("p")) == '{"type":"soft","tags":["a","b"],"raw":"eA==","path":"p"}'
 
 
@@ -248,7 +248,7 @@ def test_rules_of_pydantic_and_of_msgspec_hold() -> None:
         "cents": 5, "few": ["abc"], "short": "abc", "positive": 2, "raw": b"\xff\xfe", "tags": {"b", "a"},
         "when": datetime(2030, 1, 1, tzinfo=UTC), "orders": [Order(id=1)],
     }  # fmt: skip
-    assert ruled.definition.decode(stored(ruled, **arguments), 1) == arguments
+    assert ruled._definition.decode(stored(ruled, **arguments), 1) == arguments
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_what_breaks_a_rule_is_refused_by_name(wrong: dict[str, Any], said: str)
     assert refused.value.field == next(iter(wrong))
     plain = msgspec.json.encode({"type": "ruled"} | {name: to_plain(value) for name, value in wrong.items()}).decode()
     with pytest.raises(InvalidPayload, match=said):
-        ruled.definition.decode(plain, 1)
+        ruled._definition.decode(plain, 1)
 
 
 def to_plain(value: Any) -> Any:
@@ -303,7 +303,7 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_strict_json_comes_back_as_it_went(value: Any) -> None:
-    assert anything.definition.decode(stored(anything, value), 1) == {"value": value}
+    assert anything._definition.decode(stored(anything, value), 1) == {"value": value}
 
 
 ANYTHING_AT_ALL = st.recursive(

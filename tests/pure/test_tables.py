@@ -57,9 +57,9 @@ STEPS: list[Step | Wait | Sleep] = [
 
 async def test_an_instance_goes_from_step_to_step(hf: Holdfast) -> None:
     table = hf.table("checkout", 1, STEPS)
-    assert table.definition.arguments.names == ("order_id", "card")
-    assert table.definition.arguments.required == ("order_id",)
-    instance = Instance(table.definition.function, order_id=9182, card="visa")
+    assert table._definition.arguments.names == ("order_id", "card")
+    assert table._definition.arguments.required == ("order_id",)
+    instance = Instance(table._definition.function, order_id=9182, card="visa")
     parked = await instance.run()
     assert isinstance(parked, Parked)
     assert parked.waits == ("signal:shipped",)
@@ -73,7 +73,7 @@ async def test_an_instance_goes_from_step_to_step(hf: Holdfast) -> None:
 
 
 async def test_a_timeout_goes_another_way(hf: Holdfast) -> None:
-    instance = Instance(hf.table("checkout", 1, STEPS).definition.function, order_id=1, card="visa")
+    instance = Instance(hf.table("checkout", 1, STEPS)._definition.function, order_id=1, card="visa")
     await instance.run()
     instance.now += timedelta(days=3)
     parked = await instance.run()
@@ -85,14 +85,14 @@ async def test_a_timeout_goes_another_way(hf: Holdfast) -> None:
 
 
 async def test_a_signal_without_a_payload_is_no_timeout(hf: Holdfast) -> None:
-    instance = Instance(hf.table("checkout", 1, STEPS).definition.function, order_id=1, card="visa")
+    instance = Instance(hf.table("checkout", 1, STEPS)._definition.function, order_id=1, card="visa")
     instance.signal("shipped")
     assert isinstance(await instance.run(), FlowEnd)
     assert ("late", 0) not in instance.steps
 
 
 async def test_cancelling_undoes(hf: Holdfast) -> None:
-    instance = Instance(hf.table("checkout", 1, STEPS).definition.function, order_id=1, card="visa")
+    instance = Instance(hf.table("checkout", 1, STEPS)._definition.function, order_id=1, card="visa")
     await instance.run()
     instance.cancelled = True
     end = await instance.run()
@@ -104,7 +104,7 @@ async def test_cancelling_undoes(hf: Holdfast) -> None:
 @pytest.mark.parametrize(("order_id", "ends"), [(1, "notify"), (2, "decide")])
 async def test_a_handler_chooses_the_next_step(hf: Holdfast, order_id: int, ends: str) -> None:
     table = hf.table("t", 1, [Step("decide", decide, ["notify", None]), Step("notify", reserve)])
-    instance = Instance(table.definition.function, order_id=order_id)
+    instance = Instance(table._definition.function, order_id=order_id)
     assert isinstance(await instance.run(), FlowEnd)
     assert list(instance.steps)[-1][0] == ends
 
@@ -112,7 +112,7 @@ async def test_a_handler_chooses_the_next_step(hf: Holdfast, order_id: int, ends
 async def test_a_handler_that_chooses_nothing_known(hf: Holdfast) -> None:
     table = hf.table("t", 1, [Step("decide", decide, ["notify", None]), Step("notify", reserve)])
     with pytest.raises(ConfigurationError, match="expected one of 'notify', None, got 'elsewhere'"):
-        await Instance(table.definition.function, order_id=3).run()
+        await Instance(table._definition.function, order_id=3).run()
 
 
 NOT_A_HANDLER: Any = 7
@@ -151,9 +151,9 @@ def test_a_table_that_cannot_be_right(hf: Holdfast, steps: Any, problem: str) ->
 
 def test_the_tables_of_earlier_versions(hf: Holdfast) -> None:
     table = hf.table("t", 2, [Step("a", reserve)], earlier={1: [Step("b", notify)]}, queue="mail")
-    assert table.definition.oldest == 1
-    assert table.definition.at(1).arguments.names == ("order_id", "shipped")
-    assert table.definition.queue == "mail"
+    assert table._definition.oldest == 1
+    assert table._definition.at(1).arguments.names == ("order_id", "shipped")
+    assert table._definition.queue == "mail"
     with pytest.raises(ConfigurationError, match="name: of a table, is given by position"):
         hf.table("u", 1, [Step("a", reserve)], name="v")
     with pytest.raises(ConfigurationError, match="is at version 1; expected an earlier one"):
@@ -164,4 +164,4 @@ def test_a_task_is_a_handler(hf: Holdfast) -> None:
     @hf.task
     async def send(ctx: Context, order_id: int) -> None: ...
 
-    assert hf.table("t", 1, [Step("send", send)]).definition.arguments.names == ("order_id",)
+    assert hf.table("t", 1, [Step("send", send)])._definition.arguments.names == ("order_id",)

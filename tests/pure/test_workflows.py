@@ -26,7 +26,7 @@ async def checkout(flow: Flow, order_id: int, note: str = "") -> str:
 def test_a_workflow_is_a_task_that_is_started(hf: Holdfast) -> None:
     workflow = hf.workflow(queue="orders", version=3, max_attempts=2, undo_on_failure=True)(checkout)
     assert hf.tasks == {"checkout": workflow}
-    definition = workflow.definition
+    definition = workflow._definition
     assert (definition.runs, definition.queue, definition.version) == (Runs.AS_FLOW, "orders", 3)
     assert (definition.max_attempts, definition.undo_on_failure) == (2, True)
     assert definition.arguments.names == ("order_id", "note")
@@ -40,7 +40,7 @@ def test_a_workflow_is_a_task_that_is_started(hf: Holdfast) -> None:
 def test_the_id_is_the_idempotency_key(hf: Holdfast) -> None:
     workflow = hf.workflow(checkout)
     job = workflow.options(id="checkout:1", priority=0).job(order_id=1)
-    assert (job.idempotency_key, job.terms.priority) == ("checkout:1", 0)
+    assert (job.idempotency_key, job._terms.priority) == ("checkout:1", 0)
     assert workflow.job(1).idempotency_key is None
     with pytest.raises(InvalidInput, match=r"^id: of an instance is text, such as 'checkout:9182', got a UUID"):
         workflow.options(id=uuid4())  # type: ignore[arg-type]
@@ -99,10 +99,10 @@ def test_earlier_versions_are_kept(hf: Holdfast) -> None:
         hf._surrounded()
     workflow.version(2)(checkout)
     assert hf._surrounded()["checkout"].oldest == 1
-    assert workflow.definition.at(1).function is first
-    assert workflow.definition.at(1).arguments.names == ("order",)
-    assert workflow.definition.at(1).undo_on_failure
-    assert workflow.definition.at(3) is workflow.definition
+    assert workflow._definition.at(1).function is first
+    assert workflow._definition.at(1).arguments.names == ("order",)
+    assert workflow._definition.at(1).undo_on_failure
+    assert workflow._definition.at(3) is workflow._definition
     with pytest.raises(ConfigurationError, match="already has the code of version 2"):
         workflow.version(2)(checkout)
     with pytest.raises(ConfigurationError, match="is at version 3; expected an earlier one, got 3"):
@@ -117,7 +117,7 @@ def test_middleware_is_not_run_around_a_replay(hf: Holdfast) -> None:
         call_next()
 
     workflow = hf.workflow(checkout)
-    assert hf._surrounded()["checkout"] is workflow.definition
+    assert hf._surrounded()["checkout"] is workflow._definition
 
 
 class Receipt(msgspec.Struct):

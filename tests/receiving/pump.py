@@ -18,9 +18,11 @@ from redis import exceptions
 
 from holdfast import Event, Holdfast
 from holdfast.loading import served
+from holdfast.model.occurrences import Occurrences
 from holdfast.receiving.consuming import Consuming
 from holdfast.transports import Away
 from holdfast.transports.consuming import Incoming
+from holdfast.worker.log_lines import LogLines
 
 GROUP = "billing"
 CLAIM_AFTER = 200
@@ -100,7 +102,7 @@ def application(url: str, redis_url: str, stream: str) -> Holdfast:
 async def main(url: str, redis_url: str, stream: str) -> None:
     hf = application(url, redis_url, stream)
     worker = served(hf)
-    consuming = Consuming(worker.database, worker.consumers, f"pump-{os.getpid()}", lease=1)
+    consuming = Consuming(worker.database, worker.consumers, f"pump-{os.getpid()}", Occurrences(LogLines()), lease=1)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     consuming.start()

@@ -23,10 +23,12 @@ from tests.support.workers import ROOT, Inbox
 
 from holdfast import ConfigurationError, Event, Holdfast
 from holdfast.loading import served
+from holdfast.model.occurrences import Occurrences
 from holdfast.receiving import consuming as loop_module
 from holdfast.receiving.consuming import Consuming
 from holdfast.transports import Away
 from holdfast.transports.consuming import Incoming
+from holdfast.worker.log_lines import LogLines
 
 
 class Stream:
@@ -59,7 +61,10 @@ async def pumping(
     hf: Holdfast, name: str | None = None, deadline: float = 10, lease: float = 10
 ) -> AsyncIterator[Consuming]:
     worker = served(hf)
-    consuming = Consuming(worker.database, worker.consumers, name or fresh("w"), deadline=deadline, lease=lease)
+    occurrences = Occurrences(LogLines())
+    consuming = Consuming(
+        worker.database, worker.consumers, name or fresh("w"), occurrences, deadline=deadline, lease=lease
+    )
     consuming.start()
     try:
         yield consuming
@@ -79,7 +84,7 @@ async def count(inbox: Inbox, number: int) -> None:
 
 
 def consumer_of(hf: Holdfast) -> GroupConsumer:
-    consumer = hf.consumers[0].consumer
+    consumer = hf._consumers[0].consumer
     assert isinstance(consumer, GroupConsumer)
     return consumer
 
@@ -225,7 +230,7 @@ async def test_a_consumer_that_cannot_work_ends_its_loop(inbox: Inbox, stream: S
 
     consumer.open = no_library  # type: ignore[method-assign]
     worker = served(hf)
-    consuming = Consuming(worker.database, worker.consumers, "w1")
+    consuming = Consuming(worker.database, worker.consumers, "w1", Occurrences())
     ended: list[asyncio.Task[None]] = []
     consuming.start(ended.append)
     await until(lambda: bool(ended))

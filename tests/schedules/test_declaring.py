@@ -19,7 +19,7 @@ def declared(**options: Any) -> Declared:
     hf = Holdfast()
     every = options.pop("every", "1m")
     hf.every(every, name=options.pop("name", "minutely"), **options)(hf.task(name="job")(lambda n=0: None))
-    (made,) = hf.schedules.values()
+    (made,) = hf._schedules.values()
     return made
 
 
@@ -33,7 +33,7 @@ def test_several_schedules_of_one_task() -> None:
         return region
 
     assert report("eu") == "eu"
-    every, cron = hf.schedules["report"], hf.schedules["mornings"]
+    every, cron = hf._schedules["report"], hf._schedules["mornings"]
     assert (cron.cron, cron.tz, cron.missed, cron.grace) == (
         "0 7 * * 1-5",
         "Europe/Berlin",
@@ -52,7 +52,7 @@ def test_options_of_the_jobs() -> None:
     hf = Holdfast()
     task = hf.task(name="job")(lambda: None)
     hf.every("5m", key="k", queue="q", priority=0, max_attempts=9, headers={"a": "b"})(task.options(priority=3))
-    assert hf.schedules["job"].options == {
+    assert hf._schedules["job"].options == {
         "key": "k", "queue": "q", "priority": 0, "max_attempts": 9, "version": 1, "headers": {"a": "b"},
     }  # fmt: skip
 
@@ -87,7 +87,7 @@ def test_what_cannot_work_is_rejected_when_it_is_declared(options: dict[str, Any
         )
         decorate(job)
     assert says in str(raised.value)
-    assert hf.schedules == {}
+    assert hf._schedules == {}
 
 
 def test_the_order_of_decorators_and_names_given_twice() -> None:
@@ -105,7 +105,7 @@ def test_the_order_of_decorators_and_names_given_twice() -> None:
 async def test_jobs_of_a_unique_task_do_not_pile_up(inbox: Inbox, clock: Clock, scheduler: Schedulers) -> None:
     app = Holdfast()
     app.every("1m", name="minutely")(app.task(name="job", unique_arguments=True, unique_done=True)(lambda: None))
-    one = scheduler(*app.schedules.values())
+    one = scheduler(*app._schedules.values())
     for minute in range(4):
         clock.stop_at(NOON + minute * MINUTE)
         await settle(one)

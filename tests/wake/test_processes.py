@@ -128,7 +128,7 @@ async def test_four_jobs_on_four_sleeping_workers_of_one_hand_start_together(
     with host(inbox, tmp_path, concurrency=1, processes=4):
         wait_until(lambda: len(inbox.workers()) == 4 and flags.count("asleep") == 1)
         hf = Holdfast(inbox.url)
-        nap = hf.task(name="sleep_async")(sleep_async.definition.function)
+        nap = hf.task(name="sleep_async")(sleep_async._definition.function)
         spread = "select min(available_at) as first, max(claimed_at) as last from holdfast.archive"
         took = []
         for how in ("many", "each") * 2:

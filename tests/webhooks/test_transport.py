@@ -24,6 +24,7 @@ from tests.webhooks.servers import Request, answering, serving
 from holdfast.errors import ConfigurationError
 from holdfast.model.event import Delivered, Message, Postponed, Refused, Verdict
 from holdfast.model.ids import new_id
+from holdfast.model.occurrences import Occurrences, Subscriber
 from holdfast.transports import Transport
 from holdfast.webhooks import Webhooks, limits, operating, transport
 from holdfast.webhooks.fanning import QUEUE
@@ -73,13 +74,22 @@ class OneAtATime:
 
 
 @asynccontextmanager
-async def sending(outbox: Outbox, **options: Any) -> AsyncIterator[Sending]:
-    opened = Webhooks(**{**LOCAL, "timeout": 20.0, **options}).bound(OneAtATime(outbox.session))
+async def sending(outbox: Outbox, *subscribers: Subscriber, **options: Any) -> AsyncIterator[Sending]:
+    webhooks = Webhooks(**{**LOCAL, "timeout": 20.0, **options})
+    opened = webhooks.bound(OneAtATime(outbox.session), Occurrences(*subscribers))
     await opened.open()
     try:
         yield Sending(opened)
     finally:
         await opened.close()
+
+
+class Told(Subscriber):
+    def __init__(self) -> None:
+        self.disabled: list[tuple[UUID, str]] = []
+
+    def endpoint_disabled(self, endpoint: UUID, why: str) -> None:
+        self.disabled.append((endpoint, why))
 
 
 async def of(outbox: Outbox, endpoint: UUID) -> operating.EndpointState:
@@ -153,7 +163,8 @@ async def test_retry_after_holds_for_the_whole_endpoint(outbox: Outbox) -> None:
 
 
 async def test_410_disables_the_endpoint_and_holds_its_deliveries(outbox: Outbox) -> None:
-    async with serving(answering(410)) as server, sending(outbox) as send:
+    told = Told()
+    async with serving(answering(410)) as server, sending(outbox, told) as send:
         endpoint = await outbox.add(server.url)
         for _ in range(3):
             await outbox.publish()
@@ -165,6 +176,7 @@ async def test_410_disables_the_endpoint_and_holds_its_deliveries(outbox: Outbox
         (held,) = await send(message(endpoint.id))
         assert isinstance(held, Postponed)
     assert len(server.requests) == 1
+    assert told.disabled == [(endpoint.id, "it answered 410 Gone")]
     data = await outbox.connection.fetchval(
         "select data from holdfast.events where type = 'holdfast.endpoint.disabled'"
     )
@@ -201,7 +213,8 @@ async def test_only_the_beginning_and_the_end_of_failing_are_written(outbox: Out
 
 @pytest.mark.parametrize("days", [4, 6])
 async def test_five_days_without_a_success(outbox: Outbox, days: int) -> None:
-    async with serving(answering(500)) as server, sending(outbox) as send:
+    told = Told()
+    async with serving(answering(500)) as server, sending(outbox, told) as send:
         endpoint = await outbox.add(server.url)
         await outbox.connection.execute(
             "update holdfast.endpoints set failing_since = now() - $1::interval", timedelta(days=days)
@@ -209,13 +222,14 @@ async def test_five_days_without_a_success(outbox: Outbox, days: int) -> None:
         await send(message(endpoint.id))
     state = await of(outbox, endpoint.id)
     assert state.status == ("disabled" if days == 6 else "active")
+    assert [each for each, _ in told.disabled] == ([endpoint.id] if days == 6 else [])
     assert (state.disabled_reason or "").startswith("no delivery has succeeded for 5 days" if days == 6 else "")
 
 
 async def test_a_success_elsewhere_keeps_it_from_being_disabled(outbox: Outbox) -> None:
     endpoint = await outbox.add()
     old = datetime.now(UTC) - timedelta(days=6)
-    await transport.disable(outbox.session, endpoint.id, "too late", old)
+    assert not await transport.disable(outbox.session, endpoint.id, "too late", old)
     assert (await of(outbox, endpoint.id)).status == "active"
 
 
@@ -311,11 +325,11 @@ async def test_slots() -> None:
     cancelled = asyncio.create_task(slots.acquire(30))
     await asyncio.sleep(0)
     cancelled.cancel()
-    slots.release()
+    slots.give_back()
     await waiting
     waiting = asyncio.create_task(slots.acquire(30))
     await asyncio.sleep(0)
-    slots.release()  # given to it,
+    slots.give_back()  # given to it,
     waiting.cancel()  # in the moment in which it stops waiting
     with pytest.raises(asyncio.CancelledError):
         await waiting
@@ -324,7 +338,7 @@ async def test_slots() -> None:
 
 async def test_the_value_of_the_application_sends_nothing(outbox: Outbox) -> None:
     value = Webhooks()
-    transports: list[object] = [value, value.bound(outbox.session)]
+    transports: list[object] = [value, value.bound(outbox.session, Occurrences())]
     assert all(isinstance(each, Transport) for each in transports)
     with pytest.raises(ConfigurationError, match="sends nothing by itself"):
         await value.send([], lambda message, verdict: None)
@@ -358,7 +372,7 @@ async def test_a_database_that_is_away_settles_nothing(outbox: Outbox) -> None:
         async def run(self, room: str, name: str, *arguments: Any) -> Sequence[Any]:
             raise ConnectionError("away")
 
-    opened = Webhooks().bound(Away())  # type: ignore[arg-type]
+    opened = Webhooks().bound(Away(), Occurrences())  # type: ignore[arg-type]
     await opened.open()
     settled: list[Message] = []
     with pytest.raises(ConnectionError):

@@ -453,7 +453,7 @@ def test_in_the_processes_of_the_command(inbox: Inbox, fleet: Fleet, tmp_path: P
 @pytest.fixture
 async def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HandlerProcesses]:
     monkeypatch.setenv("AROUND_FILE", str(tmp_path / "around"))
-    definitions = [task.definition for task in around.hf.tasks.values()]
+    definitions = [task._definition for task in around.hf.tasks.values()]
     desk = cast(Desk, None)  # these handlers ask for nothing
     pool = HandlerProcesses("tests.apps.around:hf", definitions, desk, Occurrences(LogLines()))
     yield pool

@@ -43,7 +43,7 @@ def claim_of(kind: str, **arguments: Any) -> Claim:
 
 
 def definitions() -> list[Any]:
-    return [task.definition for task in apart.hf.tasks.values()]
+    return [task._definition for task in apart.hf.tasks.values()]
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ async def test_an_attempt_that_cannot_begin_is_put_off(
     pid = await pid_of(pool)
     os.kill(pid, signal.SIGKILL)
     await until(lambda: living(pool) == 0)
-    monkeypatch.setattr(pool, "_address", "nowhere:hf")
+    monkeypatch.setattr(pool, "_import_path", "nowhere:hf")
     assert await run(pool, claim_of("where")) == Snoozed(5.0)
     assert "could not start: app: there is no module 'nowhere'" in caplog.text
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")

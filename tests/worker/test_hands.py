@@ -62,7 +62,7 @@ async def bench(hf: Holdfast) -> AsyncIterator[Bench]:
         ran.append(ctx.job_id)
 
     settings = WorkerSettings(lease=LEASE)
-    definitions = {kind: task.definition for kind, task in hf.tasks.items()}
+    definitions = {kind: task._definition for kind, task in hf.tasks.items()}
     link, ledger, tally = Link(hf._database, "write"), Ledger(), Tally()
     completer = Completer(link, ledger, Occurrences(tally), LEASE, batch=10)
     completer.start()

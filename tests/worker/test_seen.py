@@ -213,7 +213,7 @@ async def test_each_attempt_has_a_context_of_its_own(
             caplog.clear()
             assert len(records) == (3 if task is on_loop else 1)
             for record in records:
-                assert fields(record) == [str(job.id), task.definition.kind, "default", 1, worker.name]
+                assert fields(record) == [str(job.id), task._definition.kind, "default", 1, worker.name]
         shop.info("outside")
         assert not hasattr(caplog.records[-1], "holdfast_job_id")
     assert found == ["nothing"] * 5, "what one handler binds, another does not see"

@@ -91,7 +91,7 @@ def _print(found: Comparison, against: str) -> None:
 
 def _document(app: str, imports: tuple[str, ...]) -> dict[str, Any]:
     loaded = load_app(app, check_modules("--import", imports))
-    return asyncapi.document(app.partition(":")[0].partition(".")[0], contracts_of(loaded.event_types))
+    return asyncapi.document(app.partition(":")[0].partition(".")[0], contracts_of(loaded._event_types))
 
 
 def _exported(app: str, file: Path) -> dict[str, Any]:

@@ -67,6 +67,6 @@ def command(app: str, processes: int, log_level: str, log_format: LogFormat, **o
 
 def _supervisor(path: str, settings: WorkerSettings, processes: int, log_level: str) -> Supervisor:
     app = load_app(path, settings.imports)
-    for queue in sorted(set(settings.queues) - {task.definition.queue for task in app.tasks.values()}):
+    for queue in sorted(set(settings.queues) - {task._definition.queue for task in app.tasks.values()}):
         log.warning("no task of %s uses queue %s; serving it for jobs that were sent there", path, queue)
     return Supervisor(served(app, settings.queues, path), settings, processes, log_level)

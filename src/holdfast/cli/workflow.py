@@ -18,7 +18,7 @@ from ..model.flow import UNDO_PREFIX
 from ..model.limits import check_modules
 from ..model.moments import moment, span
 from ..model.words import plural
-from ..replaying import Replayed, Verdict, replay_all
+from ..replaying import Check, Replayed, replay_all
 from .common import (
     complain,
     json_option,
@@ -368,24 +368,24 @@ def check(app: str, workflow: str | None, imports: tuple[str, ...], as_json: boo
 
 
 async def _checked(app: Holdfast, workflow: str | None) -> tuple[list[Replayed], dict[str, int]]:
-    """Those that would break, and how many there are of each verdict."""
+    """Those that would break, and how many there are of each kind."""
     found: list[Replayed] = []
     counts: Counter[str] = Counter()
     said = time.monotonic()
     async for each in replay_all(app, workflow):
-        counts[each.verdict.value] += 1
-        if each.verdict is not Verdict.OK:
+        counts[each.check.value] += 1
+        if each.check is not Check.OK:
             found.append(each)
         if time.monotonic() - said > EVERY:
             said = time.monotonic()
             click.echo(f"{counts.total()} instances so far, {len(found)} would break", err=True)
-    return found, {verdict.value: counts[verdict.value] for verdict in Verdict}
+    return found, {each.value: counts[each.value] for each in Check}
 
 
 def _print_check(found: list[Replayed], counts: dict[str, int]) -> None:
     for each in found:
         click.echo(
-            safe(f"{each.verdict.value}: {each.instance} ({each.workflow} version {each.version}): {each.problem}", 400)
+            safe(f"{each.check.value}: {each.instance} ({each.workflow} version {each.version}): {each.problem}", 400)
         )
         for line in each.diff.splitlines():
             click.echo(printable(f"    {line}"))

@@ -47,7 +47,7 @@ def called(type: str, version: int) -> str:
 
 
 class EventTypes(Mapping[tuple[str, int], EventType]):
-    """The event types of an application, by type and version: `hf.event_types["order.paid", 2]`."""
+    """The event types of an application, by type and version."""
 
     def __init__(self, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> None:
         self.strict = strict

@@ -13,3 +13,19 @@
 
 It needs `holdfast[dashboard]`. Nothing else imports this package, so a worker runs without it.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .application import Dashboard
+
+__all__ = ["Dashboard"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name == "Dashboard":  # imported when it is used: `settings` of this package need no web framework
+            from .application import Dashboard
+
+            return Dashboard
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -50,8 +50,7 @@ class Dashboard:
     """
 
     def __init__(self, app: Holdfast, settings: Settings, controls: Controls | None = None) -> None:
-        self.app = app
-        """Whose installation it shows."""
+        self._app = app
         self._settings = settings
         self._sessions = Sessions(settings.token)
         self._reading = Reading(app._database)

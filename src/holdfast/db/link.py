@@ -42,7 +42,7 @@ def translate(error: BaseException) -> BaseException:
         if state in _RETRY_STATES or _moved(error):
             return Contended(in_one_line(error))
         if state.startswith(_BROKEN_CLASSES):
-            return Unreachable(in_one_line(error), alone=not state.startswith(_AWAY))
+            return Unreachable(in_one_line(error), cut_off=not state.startswith(_AWAY))
         return error
     if isinstance(error, TimeoutError):
         return Unreachable("no answer within the deadline", silent=True)

@@ -118,7 +118,7 @@ class _Watch:
         return task is not None and _leaves_by_error(task)
 
     def _said(self, ended: str) -> str:
-        shown = ", ".join(f"{job.terms.kind} {job.id}" for job in self._first)
+        shown = ", ".join(f"{job._terms.kind} {job.id}" for job in self._first)
         more = f" and {self._count - SHOWN} more" if self._count > SHOWN else ""
         return (
             f"{shown}{more}: enqueued on a SQLAlchemy session or connection that {ended}, so the "

@@ -74,7 +74,7 @@ def main() -> None:
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()
         os._exit(CONFIGURATION)
-    tasks = {name: task.definition.arguments.names for name, task in sorted(app.tasks.items())}
+    tasks = {name: task._definition.arguments.names for name, task in sorted(app.tasks.items())}
     sys.stdout.write("\n" + json.dumps(tasks) + "\n")
     sys.stdout.flush()
     os._exit(0)  # threads that the module has started must not keep this process

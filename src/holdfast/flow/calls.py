@@ -22,7 +22,14 @@ _RESERVED = (UNDO_PREFIX, PATCH_PREFIX)
 
 
 class StepOptions(TypedDict, total=False):
-    """The options of `Flow.step`."""
+    """The options of `Flow.step`.
+
+    ```python
+    @hf.workflow(version=1)
+    async def paid_order(flow: Flow, order_id: int) -> str:
+        return await flow.step("receipt", send_receipt, order_id, max_attempts=3, timeout="10s")
+    ```
+    """
 
     undo: Callable[..., Any] | None
     """Called with the same arguments if the instance is cancelled or fails later."""
@@ -87,7 +94,7 @@ def step_how(function: StepFunction, options: StepOptions) -> steps.How:
 
 
 def as_child(target: Any) -> Child:
-    if not hasattr(target, "job") or not hasattr(target, "definition"):
+    if not hasattr(target, "job") or not hasattr(target, "_definition"):
         raise ConfigurationError(
             f"child: expected a task or a workflow, got {target!r}; for a function, use flow.step()"
         )

@@ -301,7 +301,7 @@ class Flow:
         return [await self._ended(cast(RecordedStep, step), target) for step in found]
 
     def _start(self, name: str, n: int, ordinal: int, job: NewJob) -> None:
-        terms = job.terms
+        terms = job._terms
         child = NewChild(
             new_id(), terms.kind, job.payload, terms.queue, terms.priority,
             terms.max_attempts, terms.version, job.key, terms.ordered, terms.skips, terms.expires,

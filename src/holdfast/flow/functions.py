@@ -85,7 +85,7 @@ def _by_code(function: Any) -> StepFunction:
 
 
 def _read(function: Any) -> StepFunction:
-    definition = getattr(function, "definition", None)
+    definition = getattr(function, "_definition", None)
     if isinstance(definition, Definition):
         if definition.runs in (Runs.IN_PROCESS, Runs.AS_FLOW):
             how = "it is a workflow" if definition.runs is Runs.AS_FLOW else "process=True"
@@ -163,7 +163,7 @@ _decoder_of = lru_cache(maxsize=4096)(_new_decoder)
 
 def result_of(function: Any) -> Decode:
     """Reads the result of a child: a task or a workflow."""
-    definition = getattr(function, "definition", None)
+    definition = getattr(function, "_definition", None)
     return _decoder(definition.function if isinstance(definition, Definition) else function)
 
 

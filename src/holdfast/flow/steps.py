@@ -258,7 +258,7 @@ async def _failed(
         raise Fail(reason(error)) from error
     failed = failure_of(call, error)
     record.error = failed.record()
-    delay, give_up = _verdict(error, call.attempt, how, failed)
+    delay, give_up = _decision(error, call.attempt, how, failed)
     if not give_up and call.attempt % how.max_attempts:
         record.delay = delay
         log.warning(
@@ -313,7 +313,7 @@ def reason(fail: Fail) -> str:
         return "(its reason could not be read)"
 
 
-def _verdict(error: BaseException, attempt: int, how: How, failed: AttemptFailed) -> tuple[float, bool]:
+def _decision(error: BaseException, attempt: int, how: How, failed: AttemptFailed) -> tuple[float, bool]:
     if failed.give_up:
         return 0.0, True
     if isinstance(error, Retry):

@@ -10,7 +10,7 @@ import msgspec
 from ..model.floor import Position
 
 
-class Key(msgspec.Struct, frozen=True):
+class QueueKey(msgspec.Struct, frozen=True):
     queue: str
     key: str
 
@@ -38,9 +38,9 @@ class About(msgspec.Struct, frozen=True):
     """Lanes whose scan did not reach the last due row, and where it stopped."""
     busy: Sequence[int] = ()
     """Which of the vacated keys, counted from 1, another worker has locked: to be asked about again."""
-    passed: Sequence[Key] = ()
+    passed: Sequence[QueueKey] = ()
     """Keys of which rows were passed."""
-    empty: Sequence[Key] = ()
+    empty: Sequence[QueueKey] = ()
     """Vacated keys of which nothing waits."""
 
     def ends(self, lanes: int) -> list[Position | None]:

@@ -20,14 +20,14 @@ MANY = 2000
 
 def one(database: Database, job: NewJob) -> Operation[Stored]:
     """Enqueue one job."""
-    plain = job.terms.plain
+    plain = job._terms.plain
     if plain is None or job.unique:
         return _once(database, [job], lambda stored: stored[0])
     id = str(job.id)
     key = job.key if job.key is not None else id
     return Operation(
         database.sql("inbox", "enqueue"),
-        (id, key, bucket(key), job.payload, *plain, job.terms.kind),
+        (id, key, bucket(key), job.payload, *plain, job._terms.kind),
         lambda rows: Stored(job.id),
         (job,),
     )
@@ -93,7 +93,7 @@ def _once(database: Database, jobs: Sequence[NewJob], shape: Callable[[list[Stor
 def _terms(jobs: Sequence[NewJob]) -> tuple[list[int], list[str]]:
     """For each job the number of its terms; and the different terms, as JSON."""
     numbers: dict[str, int] = {}
-    return [numbers.setdefault(job.terms.text, len(numbers) + 1) for job in jobs], list(numbers)
+    return [numbers.setdefault(job._terms.text, len(numbers) + 1) for job in jobs], list(numbers)
 
 
 def _conflict(job: NewJob, found: str, conflict: str) -> IdempotencyConflict:

@@ -97,7 +97,7 @@ class Recorder(Subscriber):
     # The server
 
     def unavailable(self, outage: Outage) -> None:
-        if isinstance(outage.error, Unreachable) and (not outage.error.alone or outage.error.silent):
+        if isinstance(outage.error, Unreachable) and (not outage.error.cut_off or outage.error.silent):
             self._outages.failed(outage.part, self._notes.clock())
 
     def available(self, part: Part, failures: int, seconds: float) -> None:

@@ -20,7 +20,7 @@ RetryFunction = Callable[[int, BaseException], Duration | None]
 """Takes the number of the attempt and its error. Returns the delay, or None to give up."""
 
 
-class Verdict(NamedTuple):
+class Decision(NamedTuple):
     """What a policy says about a failed attempt."""
 
     delay: float | None
@@ -82,14 +82,14 @@ class Backoff:
             raise ConfigurationError(f"retry: expected decide to be a function, got {self.decide!r}")
         object.__setattr__(self, "numbers", (base, float(self.factor), cap, float(self.jitter)))
 
-    def judge(self, attempt: int, error: BaseException) -> Verdict:
+    def judge(self, attempt: int, error: BaseException) -> Decision:
         """What becomes of an attempt that ended with this error. Raises what `decide` raises."""
         if isinstance(error, self.give_up) or not isinstance(error, self.on):
-            return Verdict(None, give_up=True)
+            return Decision(None, give_up=True)
         if self.decide is not None:
             delay = self.decide(attempt, error)
-            return Verdict(None, give_up=True) if delay is None else Verdict(seconds(delay, "retry"), give_up=False)
-        return Verdict(self.delay(attempt), give_up=False)
+            return Decision(None, give_up=True) if delay is None else Decision(seconds(delay, "retry"), give_up=False)
+        return Decision(self.delay(attempt), give_up=False)
 
     def delay(self, attempt: int) -> float:
         """Seconds to wait after this attempt."""

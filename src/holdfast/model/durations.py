@@ -8,6 +8,7 @@ from datetime import timedelta
 from ..errors import InvalidInput
 
 Duration = str | int | float | timedelta
+"""A number of seconds, a `timedelta`, or text such as "90s", "5m", "1h30m" or "7d"."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")

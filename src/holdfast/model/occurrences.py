@@ -129,7 +129,7 @@ class Subscriber:
     def timed_out(self, claim: Claim) -> None:
         """An attempt ran longer than its timeout, and was stopped."""
 
-    def blocked(self, claim: Claim, seconds: float) -> None:
+    def loop_blocked(self, claim: Claim, seconds: float) -> None:
         """An async handler kept the event loop from running anything else, for this long."""
 
     def overdue(self, held: Holding, pid: int | None) -> None:
@@ -250,10 +250,44 @@ class Subscriber:
     def events_not_loaded(self, route: str, rows: int, error: Exception) -> None:
         """The events of so many deliveries could not be read; they are handed back, and retried."""
 
+    # Endpoints of webhooks
+
+    def endpoint_disabled(self, endpoint: UUID, why: str) -> None:
+        """An endpoint was disabled because of its failures, and its deliveries are held."""
+
+    def endpoints_not_noted(self, error: Exception) -> None:
+        """What has changed about endpoints could not be written; a later batch finds the same."""
+
+    # Consumers
+
+    def consumer_stands_by(self, consumer: str) -> None:
+        """Another worker has the consumer."""
+
+    def consumer_away(self, consumer: str, error: Exception) -> None:
+        """A broker cannot be consumed from. Told once per outage; it is retried."""
+
+    def consumer_back(self, consumer: str, seconds: float) -> None:
+        """A broker is consumed from again, after `seconds`."""
+
+    def messages_not_stored(self, consumer: str, messages: int, error: Exception) -> None:
+        """Messages of a broker could not be stored. Told once per outage; they are kept, and nothing is fetched."""
+
+    def messages_stored(self, consumer: str, seconds: float) -> None:
+        """They are stored again, after `seconds`."""
+
+    def messages_given_back(self, consumer: str, seconds: float) -> None:
+        """They went back to the broker meanwhile; after `seconds`, messages can be stored, and are fetched again."""
+
+    def consumer_taken_over(self, consumer: str, messages: int, error: Exception) -> None:
+        """Another worker has taken the consumer, and stores these messages."""
+
     # Worker processes
 
-    def stop_requested(self, signal: str, now: bool) -> None:
-        """The supervisor was asked to drain its processes; `now`: to stop them."""
+    def stop_requested(self, signal: str) -> None:
+        """The supervisor was asked to drain its processes."""
+
+    def stop_forced(self, signal: str, running: int, overtime: float) -> None:
+        """It was asked again: it interrupts so many running jobs, and kills processes after `overtime` seconds."""
 
     def process_started(self, pid: int, isolation: bool) -> None:
         """A worker process was started."""

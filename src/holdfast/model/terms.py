@@ -84,8 +84,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     ```
     """
 
-    terms: Terms
-    """How it is enqueued."""
+    _terms: Terms
     id: UUID
     """Its id."""
     payload: str
@@ -102,7 +101,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     @property
     def unique(self) -> bool:
         """Might it, or one that it must not be beside, be there already?"""
-        terms = self.terms
+        terms = self._terms
         return (
             self.brought
             or self.idempotency_key is not None
@@ -111,7 +110,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
         )
 
     def __repr__(self) -> str:
-        return f"<NewJob {self.terms.kind} {self.id}>"
+        return f"<NewJob {self._terms.kind} {self.id}>"
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):

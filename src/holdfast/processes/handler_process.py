@@ -74,7 +74,7 @@ def main() -> int:
                 raise
             traceback.print_exc()
             return SHORT
-        definitions = {kind: surround(task.definition, app._middleware) for kind, task in app.tasks.items()}
+        definitions = {kind: surround(task._definition, app._middleware) for kind, task in app.tasks.items()}
         Handlers(wire, definitions, start.pipe_fd, state, app._tracing).serve()
         _leave(lifespan)
     wire.send(protocol.Left())

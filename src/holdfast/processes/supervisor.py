@@ -8,7 +8,6 @@ or Ctrl-C; a second one stops them now. What had started in a process that died 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import time
@@ -53,17 +52,10 @@ OVERTIME = 15.0
 """Seconds beyond the drain time after which a process that does not end is killed."""
 
 
-STOPS_NOW = (
-    "%s running jobs are interrupted and handed back: they run again from the start, and lose no attempt. A process "
-    "that has not ended after %.0f s, because a handler blocks it, is killed; its running jobs lose an attempt"
-)
-log = logging.getLogger("holdfast.supervisor")
-
-
 class Supervisor:
     def __init__(self, served: Served, settings: WorkerSettings, processes: int, log_level: str) -> None:
-        assert served.address is not None, "worker processes need the address of the application"
-        self._address = served.address
+        assert served.import_path is not None, "worker processes need the path of the application"
+        self._import_path = served.import_path
         self._settings = settings
         self._log_level = log_level
         notes = Notes()
@@ -105,14 +97,13 @@ class Supervisor:
     def _on_signal(self, number: int) -> None:
         name = signal.Signals(number).name
         if not self._draining:
-            self._occurrences.stop_requested(name, now=False)
+            self._occurrences.stop_requested(name)
             self._draining = self._keeper.draining = True
             for place in self._places:
                 place.drain()
         else:
-            self._occurrences.stop_requested(name, now=True)
-            if running := self._isolation.running + sum(place.running for place in self._places):
-                log.warning(STOPS_NOW, running, OVERTIME)
+            running = self._isolation.running + sum(place.running for place in self._places)
+            self._occurrences.stop_forced(name, running, OVERTIME)
             for place in self._places:
                 place.stop_now()
             self._isolation.stop_now()
@@ -232,7 +223,7 @@ class WorkerPlace:
     def _spawn(self, ledger_fd: int, reader: int, bell: int) -> Process:
         supervisor = self._supervisor
         start = Start(
-            app=supervisor._address,
+            app=supervisor._import_path,
             settings=msgspec.structs.asdict(supervisor._settings),
             ledger_fd=ledger_fd,
             pipe_fd=reader,

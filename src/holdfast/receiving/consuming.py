@@ -24,9 +24,10 @@ from typing import TypeVar
 
 import msgspec
 
-from ..db.database import Database, in_one_line
+from ..db.database import Database
 from ..db.link import DEADLINE, Link, backoff
 from ..errors import ConfigurationError, Contended, Unreachable
+from ..model.occurrences import Occurrences
 from ..probes import probe
 from ..transports import Away
 from ..transports.consuming import Consumer, Incoming
@@ -70,13 +71,21 @@ class Consuming:
         database: Database,
         consumed: Sequence[Consumed],
         worker: str,
+        occurrences: Occurrences,
         *,
         deadline: float = DEADLINE,
         lease: float = LEASE,
     ) -> None:
         self._draining = asyncio.Event()
         self._loops = [
-            Loop(Link(database, f"receive {each.source.name}", deadline=deadline), each, worker, lease, self._draining)
+            Loop(
+                Link(database, f"receive {each.source.name}", deadline=deadline),
+                each,
+                worker,
+                occurrences,
+                lease,
+                self._draining,
+            )
             for each in consumed
         ]
         self._tasks: list[asyncio.Task[None]] = []
@@ -110,9 +119,18 @@ class Consuming:
 class Loop:
     """One consumer."""
 
-    def __init__(self, link: Link, consumed: Consumed, worker: str, lease: float, draining: asyncio.Event) -> None:
+    def __init__(
+        self,
+        link: Link,
+        consumed: Consumed,
+        worker: str,
+        occurrences: Occurrences,
+        lease: float,
+        draining: asyncio.Event,
+    ) -> None:
         self._link = link
         self._worker = worker
+        self._occurrences = occurrences
         self._lease = lease
         self._held: Held | None = None
         self._held_at = 0.0
@@ -153,7 +171,7 @@ class Loop:
                 if self._failures:
                     await self._rest(_wait(self._failures))
         finally:
-            await self._release()
+            await self._give_back()
             await self._link.close()
 
     async def _take(self) -> bool:
@@ -166,14 +184,14 @@ class Loop:
         self._held = Held(self._name, self._worker, rows[0][0], self._lease) if rows else None
         self._held_at = time.monotonic()
         if self._held is None and not self._stands_by:
-            log.info("%s: another worker consumes; standing by", self.shown)
+            self._occurrences.consumer_stands_by(self.shown)
         self._stands_by = self._held is None
         return self._held is not None
 
-    async def _release(self) -> None:
+    async def _give_back(self) -> None:
         if self._held is not None:
             with suppress(Exception):
-                await self._link.run("receiving", "release", self._name, self._worker, deadline=2)
+                await self._link.run("receiving", "give_back", self._name, self._worker, deadline=2)
 
     async def _pump(self) -> None:
         """Move messages until drained, until there is no database, or until another worker has the consumer."""
@@ -200,20 +218,16 @@ class Loop:
                 await store(self._link, self._source, arrivals, self._held)
                 self._held_at = time.monotonic()
                 if failures:
-                    log.info("%s: messages are stored again, after %.1f s", self.shown, time.monotonic() - since)
+                    self._occurrences.messages_stored(self.shown, time.monotonic() - since)
                 return True
             except TakenOver as error:
-                log.warning("%s: %s messages were not stored: %s; it stores them", self.shown, len(arrivals), error)
+                self._occurrences.consumer_taken_over(self.shown, len(arrivals), error)
                 self._held = None
                 return False
             except (Unreachable, Contended) as error:
                 failures += 1
                 if failures == 1:
-                    log.warning(
-                        "%s: %s messages could not be stored: %s; nothing is fetched until they are, or the broker has "
-                        "them back",
-                        self.shown, len(arrivals), error,
-                    )  # fmt: skip
+                    self._occurrences.messages_not_stored(self.shown, len(arrivals), error)
             if time.monotonic() - since > HOLDS:
                 await self._close()
                 await self._until_there_is_a_database(since)
@@ -225,7 +239,7 @@ class Loop:
         while not self._draining.is_set():
             with suppress(Unreachable, Contended):
                 await self._link.fetch("select 1")
-                log.info("%s: a database again, after %.1f s; fetching", self.shown, time.monotonic() - since)
+                self._occurrences.messages_given_back(self.shown, time.monotonic() - since)
                 return
             failures += 1
             await self._rest(backoff(failures))
@@ -250,20 +264,16 @@ class Loop:
                 await self._draining.wait()
 
     def _note_away(self, error: Exception) -> None:
-        """One line per outage; the traceback only of what is no outage."""
+        """Told once per outage."""
         self._failures += 1
-        if self._failures > 1:
-            return
-        self._away_since = time.monotonic()
-        if isinstance(error, Away):
-            log.warning("%s: %s; trying again", self.shown, error)
-        else:
-            log.error("%s: %s; trying again", self.shown, in_one_line(error), exc_info=error)
+        if self._failures == 1:
+            self._away_since = time.monotonic()
+            self._occurrences.consumer_away(self.shown, error)
 
     def _note_back(self) -> None:
         if self._failures:
             self._failures = 0
-            log.info("%s: fetching again, after %.1f s", self.shown, time.monotonic() - self._away_since)
+            self._occurrences.consumer_back(self.shown, time.monotonic() - self._away_since)
 
 
 def _message(incoming: Incoming) -> Message:

@@ -58,8 +58,8 @@ class Declared(msgspec.Struct, frozen=True):
         """A schedule whose jobs are as this one."""
         args = msgspec.json.decode(job.payload, type=dict[str, msgspec.Raw])
         args.pop("type", None)
-        options = {name: value for name, value in msgspec.to_builtins(job.terms).items() if name != "kind"}
-        return cls.of(plan, job.terms.kind, args, {**options, **({"key": job.key} if job.key is not None else {})})
+        options = {name: value for name, value in msgspec.to_builtins(job._terms).items() if name != "kind"}
+        return cls.of(plan, job._terms.kind, args, {**options, **({"key": job.key} if job.key is not None else {})})
 
 
 def checked_plan(

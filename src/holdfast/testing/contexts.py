@@ -111,7 +111,7 @@ def make_context(
     if unknown := sorted(options.keys() - set(ContextOptions.__annotations__)):
         known = ", ".join(["task", "tx", *ContextOptions.__annotations__])
         raise InvalidInput(unknown[0], f"is not an option of make_context(); it takes {known}")
-    definition = task.definition if task is not None else None
+    definition = task._definition if task is not None else None
     id = options.get("job_id") or new_id()
     headers = options.get("headers")
     claim = Claim(

@@ -89,7 +89,7 @@ class Drained:
         receipts = drained.of(send_receipt)
         ```
         """
-        return [job for job in self.jobs if job.kind == task.definition.kind]
+        return [job for job in self.jobs if job.kind == task._definition.kind]
 
     def ended(self, ending: Ending) -> list[Ran]:
         """Return the attempts that ended in this way: `drained.ended("dead_letter")`.

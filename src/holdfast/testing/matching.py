@@ -110,7 +110,7 @@ class Wanted:
         count: int | None = None,
     ) -> None:
         self.app = task._app
-        self._definition = task.definition
+        self._definition = task._definition
         self.kind = self._definition.kind
         self.count = check_int("count", count, 0, 2**31 - 1) if count is not None else None
         if task._options:

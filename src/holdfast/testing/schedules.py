@@ -81,13 +81,13 @@ def fire_schedules_sync(app: Holdfast, *, late: bool = False) -> list[Fired]:
 async def declare_schedules(app: Holdfast) -> None:
     """Put the schedules of the code into the table, as a worker does when it starts."""
     import_tasks(app)
-    if app.schedules:
+    if app._schedules:
         await _scheduler(app, _Watch(), False)._declare()
 
 
 def _scheduler(app: Holdfast, watch: _Watch, late: bool) -> Scheduler:
     kind = Scheduler if late else _Punctual
-    return kind(app._database, list(app.schedules.values()), Occurrences(watch), link=link(app))
+    return kind(app._database, list(app._schedules.values()), Occurrences(watch), link=link(app))
 
 
 class _Punctual(Scheduler):

@@ -19,6 +19,7 @@ Row = Mapping[str, Any]
 
 
 LiveStatus = Literal["pending", "processing", "blocked", "dead_letter"]
+"""The statuses of jobs that have not ended, and of dead letters."""
 LIVE: tuple[LiveStatus, ...] = get_args(LiveStatus)
 MOST = 1_000_000
 """Ids that one question returns, unless its limit says otherwise."""
@@ -65,12 +66,22 @@ def find_arguments(filters: JobFilter) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far an attempt was, as its handler reported it."""
+    """How far an attempt was, as its handler reported it.
+
+    ```python
+    if (progress := (await jobs[0].state()).progress) is not None:
+        print(f"{progress.fraction:.0%} {progress.text}")
+    ```
+    """
 
     fraction: float
+    """From 0 to 1."""
     text: str
+    """What the handler said about it."""
     attempt: int
+    """The number of the attempt."""
     at: datetime
+    """When it was stored."""
 
     def __str__(self) -> str:
         return f"{self.fraction:.0%} {self.text}".rstrip() + f" (attempt {self.attempt}, {moment(self.at)})"

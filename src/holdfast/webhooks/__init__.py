@@ -5,6 +5,7 @@ An event that matches the route `webhooks` has one delivery, which the relay tur
 which guards our network (`addresses.py`). `operating.py` is what people do with endpoints.
 """
 
+from .addresses import Policy
 from .transport import Webhooks
 
-__all__ = ["Webhooks"]
+__all__ = ["Policy", "Webhooks"]

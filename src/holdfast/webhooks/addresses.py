@@ -65,7 +65,14 @@ class Forbidden(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What requests may be sent to."""
+    """What requests may be sent to.
+
+    ```python
+    from holdfast.webhooks import Policy
+
+    policy = Policy(allow_private=["10.1.0.0/16"], ports=(443, 8443))  # for hf.add_endpoint(…, policy=policy)
+    ```
+    """
 
     allow_private: bool | Sequence[str] = False
     """Private addresses, too: all, or those of these networks, such as `["10.1.0.0/16"]`."""

@@ -53,12 +53,12 @@ class Slots:
                 await mine
         except BaseException:
             if mine.done() and not mine.cancelled():
-                self.release()  # it was given to us in the moment in which we stopped waiting
-            elif mine in self._waiting:  # unless a release in the same moment has passed over it
+                self.give_back()  # it was given to us in the moment in which we stopped waiting
+            elif mine in self._waiting:  # unless one that was given back in the same moment has passed over it
                 self._waiting.remove(mine)
             raise
 
-    def release(self) -> None:
+    def give_back(self) -> None:
         """Give the slot to the next that waits."""
         while self._waiting:
             following = self._waiting.popleft()

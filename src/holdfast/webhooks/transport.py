@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 import time
 from collections import deque
@@ -17,6 +16,7 @@ from ..db.runner import Runner
 from ..errors import ConfigurationError
 from ..model.event import ENDPOINTS, Delivered, Message, Postponed, Refused, Verdict
 from ..model.job import Holding
+from ..model.occurrences import Occurrences
 from ..transports import Settle
 from .addresses import Policy
 from .fanning import QUEUE, FannedOut, fan_out, postpone
@@ -26,8 +26,6 @@ from .sending import Endpoint, attempt, new_sender, reason
 
 if TYPE_CHECKING:
     from .sender import Answer, Sender
-
-log = logging.getLogger("holdfast.webhooks")
 
 DEADLINE = 15.0
 LONGEST_DEADLINE = 25.0
@@ -75,9 +73,9 @@ class Webhooks:
         """What logs and operators see of it."""
         return ENDPOINTS
 
-    def bound(self, runner: Runner) -> EndpointTransport:
+    def bound(self, runner: Runner, occurrences: Occurrences) -> EndpointTransport:
         """The transport that reads endpoints with this runner: one for each worker process."""
-        return EndpointTransport(self, runner)
+        return EndpointTransport(self, runner, occurrences)
 
     async def open(self) -> None:
         """Never works: this is a value of the application. See `bound`."""
@@ -96,9 +94,10 @@ class EndpointTransport:
 
     batch, parallel = Webhooks.batch, Webhooks.parallel
 
-    def __init__(self, webhooks: Webhooks, runner: Runner) -> None:
+    def __init__(self, webhooks: Webhooks, runner: Runner, occurrences: Occurrences) -> None:
         self._webhooks = webhooks
         self._runner = runner
+        self._occurrences = occurrences
         self._sender: Sender | None = None
         self._slots: dict[str, Slots] = {}
         self._of_host: dict[tuple[str, str], Slots] = {}
@@ -183,7 +182,7 @@ class EndpointTransport:
                     round_.settle(message, await self._attempt(sender, message, endpoint, round_, now))
                     slots.pace += (time.monotonic() - now - slots.pace) / 8
             finally:
-                slots.release()
+                slots.give_back()
         round_.postpone(group, slots)
 
     async def _attempt(
@@ -225,7 +224,7 @@ class EndpointTransport:
         """Write what has changed about the endpoints. If that fails, a later batch finds the same."""
         try:
             for id in round_.gone:
-                await disable(self._runner, id, "it answered 410 Gone", None)
+                await self._disable(id, "it answered 410 Gone", None)
             began, recovered = [], []
             for endpoint in endpoints.values():
                 if endpoint.id in round_.gone:
@@ -239,15 +238,17 @@ class EndpointTransport:
                     elif (endpoint.failing_for or 0.0) > GIVES_UP_AFTER:
                         days = GIVES_UP_AFTER / 86400
                         why = f"no delivery has succeeded for {days:g} days"
-                        await disable(self._runner, endpoint.id, why, endpoint.failing_since)
+                        await self._disable(endpoint.id, why, endpoint.failing_since)
             if began or recovered:
                 await self._runner.run("webhooks", "health", began, recovered)
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            log.warning(
-                "the state of webhook endpoints could not be written, and is written with a later batch: %s", error
-            )
+            self._occurrences.endpoints_not_noted(error)
+
+    async def _disable(self, id: UUID, why: str, failing: datetime | None) -> None:
+        if await disable(self._runner, id, why, failing):
+            self._occurrences.endpoint_disabled(id, why)
 
     def _slots_of(self, url: str) -> Slots:
         found = self._slots.get(url)
@@ -281,8 +282,7 @@ class _Round:
             self.settle(message, Postponed(reason="too many requests wait for this host", delay=delay))
 
 
-async def disable(runner: Runner, id: UUID, why: str, failing: datetime | None) -> None:
-    """Disable an active endpoint, and hold its deliveries."""
+async def disable(runner: Runner, id: UUID, why: str, failing: datetime | None) -> bool:
+    """Disable an active endpoint, and hold its deliveries. False: it was not active, or has taken something since."""
     rows = await runner.run("webhooks", "change", id, "disabled", why, ["active"], failing, None)
-    if rows and rows[0]["moved"] is not None:
-        log.warning("webhook endpoint %s is disabled: %s; its deliveries are held", id, why)
+    return bool(rows) and rows[0]["moved"] is not None

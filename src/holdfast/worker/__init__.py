@@ -36,8 +36,11 @@ than the lease can block it; and suspects run between other jobs, isolated for a
     claiming           when to look for work, and how much to take
     attempts           run what was claimed, and write how it ended
     handler_processes  handlers that asked for a process
+    flows              another way to run what was claimed: workflow instances
+    relay              sends events, instead of running what was claimed
     leases             the ledger, and the keeper that renews what is in it
     waking             the listener: wakes workers that sleep
+    numbers            what is counted by queue and kind, for metrics
     embedded           a worker inside an application; `holdfast.processes` has the programs of `holdfast worker`
     served, settings   what a worker needs from an application, and its options
     lifespan           the application's code around a worker

@@ -85,7 +85,7 @@ class Engine:
                 "modules that have them: --import shop.tasks, or Holdfast(imports=['shop.tasks'])"
             )
         self._database = served.database
-        self._address = served.address
+        self._import_path = served.import_path
         self._tracing = served.tracing
         self._claim_link, self._write_link, self._key_link = (
             Link(served.database, f"{purpose} {name}", deadline=settings.deadline)
@@ -107,8 +107,9 @@ class Engine:
             self._completer, occurrences, self._draining, self._unanswered,
         )  # fmt: skip
         self._consuming = Consuming(
-            served.database, served.consumers if suspects is not Suspects.ONLY else (), name, deadline=settings.deadline
-        )
+            served.database, served.consumers if suspects is not Suspects.ONLY else (), name, occurrences,
+            deadline=settings.deadline,
+        )  # fmt: skip
         self._suspects = suspects
         self.claiming = (IsolatedClaiming if suspects is Suspects.ONLY else Claiming)(
             self.claimer, Shares(self._claim_link, name), (self._claim_link, self._key_link), self._hands,
@@ -186,7 +187,7 @@ class Engine:
             await connection.close()
         state = await self._lifespan.enter()
         self._runner = JobRunner(
-            self._database, self._definitions, self.settings, self.occurrences, self._address, state,
+            self._database, self._definitions, self.settings, self.occurrences, self._import_path, state,
             records=self._records,
         )  # fmt: skip
         try:

@@ -18,6 +18,7 @@ from ..model.job import Claim, Hold, Holding
 from ..model.occurrences import Expired, Outage, Part, Subscriber, Swept, Unknown
 from ..model.outcome import AttemptFailed, trim
 from ..model.report import Report
+from ..transports import Away
 from .logs import about
 from .waking.listener import PROBE_EVERY, Deaf
 
@@ -27,6 +28,8 @@ listener_log = logging.getLogger("holdfast.listener")
 housekeeping_log = logging.getLogger("holdfast.housekeeping")
 schedules_log = logging.getLogger("holdfast.schedules")
 supervisor_log = logging.getLogger("holdfast.supervisor")
+webhooks_log = logging.getLogger("holdfast.webhooks")
+receiving_log = logging.getLogger("holdfast.receiving")
 
 
 MOST_TEXT = 64 * 1024
@@ -35,6 +38,10 @@ MOST_KINDS = 10
 """Unknown kinds that one line names."""
 
 
+STOPS_NOW = (
+    "%s running jobs are interrupted and handed back: they run again from the start, and lose no attempt. A process "
+    "that has not ended after %.0f s, because a handler blocks it, is killed; its running jobs lose an attempt"
+)
 LEASES_EVERY = 10.0
 """Seconds between two lines about leases that cannot be renewed: they say what is at stake now."""
 
@@ -118,7 +125,7 @@ class LogLines(Subscriber):
                     exc_info=_raised(failure) if isinstance(failure, AttemptFailed) else None,
                 )  # fmt: skip
 
-    def blocked(self, claim: Claim, seconds: float) -> None:
+    def loop_blocked(self, claim: Claim, seconds: float) -> None:
         with about(claim):
             worker_log.warning(
                 "%s %s blocked the event loop for %.1f s: nothing else ran in this worker; use "
@@ -282,7 +289,7 @@ class LogLines(Subscriber):
             what = f"schedule {schedule}" if schedule else "the search for due schedules"
             schedules_log.error("%s failed; it will be retried", what, exc_info=error)
 
-    # Worker processes
+    # Routes
 
     def routes_added(self, routes: Sequence[str]) -> None:
         for route in routes:
@@ -315,11 +322,54 @@ class LogLines(Subscriber):
     def events_not_loaded(self, route: str, rows: int, error: Exception) -> None:
         worker_log.warning("route %s: %s events could not be read (%s); they will be retried", route, rows, error)
 
-    def stop_requested(self, signal: str, now: bool) -> None:
-        if now:
-            supervisor_log.warning("%s again: stopping now", signal)
-        else:
-            supervisor_log.info("%s: draining; send it again to stop now", signal)
+    # Endpoints of webhooks
+
+    def endpoint_disabled(self, endpoint: UUID, why: str) -> None:
+        webhooks_log.warning("webhook endpoint %s is disabled: %s; its deliveries are held", endpoint, why)
+
+    def endpoints_not_noted(self, error: Exception) -> None:
+        webhooks_log.warning(
+            "the state of webhook endpoints could not be written, and is written with a later batch: %s", error
+        )
+
+    # Consumers
+
+    def consumer_stands_by(self, consumer: str) -> None:
+        receiving_log.info("%s: another worker consumes; standing by", consumer)
+
+    def consumer_away(self, consumer: str, error: Exception) -> None:
+        if isinstance(error, Away):
+            receiving_log.warning("%s: %s; trying again", consumer, error)
+        else:  # where it happened, of what is no outage
+            receiving_log.error("%s: %s; trying again", consumer, in_one_line(error), exc_info=error)
+
+    def consumer_back(self, consumer: str, seconds: float) -> None:
+        receiving_log.info("%s: fetching again, after %.1f s", consumer, seconds)
+
+    def messages_not_stored(self, consumer: str, messages: int, error: Exception) -> None:
+        receiving_log.warning(
+            "%s: %s messages could not be stored: %s; nothing is fetched until they are, or the broker has them back",
+            consumer, messages, error,
+        )  # fmt: skip
+
+    def messages_stored(self, consumer: str, seconds: float) -> None:
+        receiving_log.info("%s: messages are stored again, after %.1f s", consumer, seconds)
+
+    def messages_given_back(self, consumer: str, seconds: float) -> None:
+        receiving_log.info("%s: a database again, after %.1f s; fetching", consumer, seconds)
+
+    def consumer_taken_over(self, consumer: str, messages: int, error: Exception) -> None:
+        receiving_log.warning("%s: %s messages were not stored: %s; it stores them", consumer, messages, error)
+
+    # Worker processes
+
+    def stop_requested(self, signal: str) -> None:
+        supervisor_log.info("%s: draining; send it again to stop now", signal)
+
+    def stop_forced(self, signal: str, running: int, overtime: float) -> None:
+        supervisor_log.warning("%s again: stopping now", signal)
+        if running:
+            supervisor_log.warning(STOPS_NOW, running, overtime)
 
     def process_not_started(self, isolation: bool, error: Exception) -> None:
         what = "an isolation process" if isolation else "a worker process"

@@ -21,7 +21,7 @@ class Served(msgspec.Struct, frozen=True):
     definitions: Mapping[str, Definition]
     """By kind, with the middleware around their handlers."""
     queues: Sequence[str]
-    address: str | None = None
+    import_path: str | None = None
     """Where a new process finds the application: `module:attribute`. None: no process will be started."""
     schedules: Sequence[Declared] = ()
     """The schedules of its code."""

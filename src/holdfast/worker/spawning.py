@@ -14,7 +14,7 @@ LOOK_EVERY = 0.05
 
 
 @contextmanager
-def blocked(signals: Iterable[signal.Signals]) -> Iterator[None]:
+def masked(signals: Iterable[signal.Signals]) -> Iterator[None]:
     """Block these signals in processes that are started inside: the signals wait until the process can handle them."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -32,7 +32,7 @@ class Process:
     def __init__(
         self, module: str, arguments: Sequence[str], environment: Mapping[str, str], pass_fds: Sequence[int]
     ) -> None:
-        with blocked([signal.SIGINT]):
+        with masked([signal.SIGINT]):
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments], stdin=subprocess.DEVNULL, env=environment, pass_fds=pass_fds
             )

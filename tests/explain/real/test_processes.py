@@ -143,7 +143,7 @@ async def test_all_workers_drain(scene: Scene, fleet: Fleet) -> None:
     await scene.until(held, "completed")
 
 
-@cause("alone")
+@cause("isolation")
 async def test_a_job_that_killed_its_process_runs_alone(scene: Scene, fleet: Fleet) -> None:
     scene.inbox.prepare(backoff_unit=15)
     worker = fleet.start(lease=60, options=BEATS)
@@ -152,11 +152,11 @@ async def test_a_job_that_killed_its_process_runs_alone(scene: Scene, fleet: Fle
     await until(lambda: fleet.names(worker) != [])  # a new process
     signal_all(worker, signal.SIGSTOP)
     await scene.later(16)
-    found = await scene.until(id, "alone")
-    assert "it runs alone, in a process of its own, because its last attempt ended" in found.answer.sentence
+    found = await scene.until(id, "isolation")
+    assert "it runs in isolation, in a process of its own, because its last attempt ended" in found.answer.sentence
 
 
-@cause("unparks")
+@cause("unblocks")
 async def test_a_worker_dies_between_the_end_of_a_job_and_its_look_at_the_key(scene: Scene, fleet: Fleet) -> None:
     @scene.hf.task
     async def hold(gate: str) -> None: ...
@@ -175,7 +175,7 @@ async def test_a_worker_dies_between_the_end_of_a_job_and_its_look_at_the_key(sc
     await scene.until(ids[1], "behind")
     await until(lambda: scene.inbox.status(ids[1]) == "blocked")
     gate.touch()
-    found = await scene.until(ids[1], "unparks")
+    found = await scene.until(ids[1], "unblocks")
     assert "it is the next of its key" in found.answer.sentence
     signal_all(worker, signal.SIGKILL)
     async with scene.hf.worker(**QUICK):

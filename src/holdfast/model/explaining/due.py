@@ -20,8 +20,9 @@ def reasons(facts: Facts, job: JobFacts) -> Iterator[Reason]:
         for_ += f", in a bucket of worker {owner_of(members, job.bucket)}"
     if job.crashes:
         yield Reason(
-            "alone",
-            f"{for_}; it runs alone, in a process of its own, because its last attempt ended when its process died",
+            "isolation",
+            f"{for_}; it runs in isolation, in a process of its own, because its last attempt ended when its process "
+            "died",
         )
     elif job.kind == "@deliver":
         yield _due_delivery(job, for_, able)

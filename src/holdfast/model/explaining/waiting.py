@@ -29,7 +29,7 @@ def reasons(facts: Facts, job: JobFacts, head: Explanation | None) -> Iterator[R
         )
     elif job.status == "blocked":
         yield Reason(
-            "unparks",
+            "unblocks",
             "it is the next of its key; a worker, or the chore unblock, frees it within 10 s",
             "if it stays: holdfast runbook housekeeping",
         )

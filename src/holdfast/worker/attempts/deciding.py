@@ -1,7 +1,8 @@
-"""Decide what an attempt's end means, here and nowhere else: from what happened to an `Outcome`.
+"""Decide which `Outcome` an attempt has, from what happened.
 
-Of a failed attempt, it says after which delay to retry, and whether to give up. Whether the job is then retried or a
-dead letter is decided in the database, by `fail_attempts`: it knows how many attempts are left.
+Of a failed attempt, it says after which delay to retry, and whether to give up. The function `fail_attempts` in the
+database then decides between a retry, a dead letter and an end as cancelled: it knows how many attempts are left, and
+whether the job was cancelled meanwhile.
 
 returned        the handler's value
 raised          the handler's exception

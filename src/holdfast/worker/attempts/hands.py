@@ -303,7 +303,7 @@ class Hands:
         ended = time.perf_counter()
         took, claim.took = ended - began, ended - running.began
         if took > BLOCKS and self._definitions[claim.kind].runs is Runs.ON_LOOP and not running.waited:
-            self._occurrences.blocked(claim, took)
+            self._occurrences.loop_blocked(claim, took)
         if flow:
             took = running.busy
         # Fast when handlers get slower, slowly when they get faster.

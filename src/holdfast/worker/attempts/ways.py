@@ -81,7 +81,7 @@ class OnLoop:
         if running.steps is None and (outcome := self.begin(running, definition)) is not None:
             return outcome
         assert running.steps is not None
-        await other_steps(running, running.steps, self._occurrences.blocked)
+        await other_steps(running, running.steps, self._occurrences.loop_blocked)
         return self._ended(running)
 
     def _ended(self, running: Running) -> Outcome:
@@ -197,7 +197,7 @@ class InTransaction:
         try:
             coroutine = definition.function(running.context, **arguments)
             if (began := first_step(running, coroutine)) is not None:
-                await other_steps(running, began, self._occurrences.blocked)
+                await other_steps(running, began, self._occurrences.loop_blocked)
             return running.result
         except Exception as error:
             if not connection.is_closed() and not connection.is_in_transaction():
@@ -205,7 +205,7 @@ class InTransaction:
             raise
         finally:
             if not running.waited and (took := perf_counter() - running.began) > BLOCKS:
-                self._occurrences.blocked(running.claim, took)
+                self._occurrences.loop_blocked(running.claim, took)
 
     async def close(self) -> None: ...
 

@@ -93,7 +93,7 @@ class AsFlow:
         machine = Machine(definition, past, journal, Mode.UNDO if undoing else Mode.RUN, stored=bool(history.steps))
         code = _code(claim, definition, Flow(machine, claim), arguments)
         try:
-            outcome = await run(machine, code, lambda took: self._occurrences.blocked(claim, took), "cancelled")
+            outcome = await run(machine, code, lambda took: self._occurrences.loop_blocked(claim, took), "cancelled")
         except NoTransaction:
             await self.transactions.pause()
             return unstarted(Unstarted.NO_TRANSACTION)

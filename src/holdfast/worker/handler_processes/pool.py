@@ -47,14 +47,14 @@ CORES = os.cpu_count() or 1
 class HandlerProcesses:
     def __init__(
         self,
-        address: str,
+        import_path: str,
         definitions: Iterable[Definition],
         desk: Desk,
         occurrences: Occurrences,
         imports: Iterable[str] = (),
     ) -> None:
         self._occurrences = occurrences
-        self._address = address
+        self._import_path = import_path
         self._imports = list(imports)
         chosen = [definition for definition in definitions if definition.runs is Runs.IN_PROCESS]
         self._kinds = {definition.kind for definition in chosen}
@@ -209,7 +209,7 @@ class HandlerProcesses:
         self._idle.clear()
 
     async def _start(self) -> HandlerProcess:
-        process = HandlerProcess(self._address, self._imports, self._modules, self._desk)
+        process = HandlerProcess(self._import_path, self._imports, self._modules, self._desk)
         self._all.add(process)
         try:
             async with asyncio.timeout(START):
@@ -217,15 +217,15 @@ class HandlerProcesses:
                 kinds = await process.ready
             if missing := sorted(self._kinds - set(kinds)):
                 raise Refused(
-                    f"a process that imports {self._address} knows no task {missing[0]!r}; register it where importing "
-                    f"{' or '.join(self._modules) or 'that module'} runs the decorator"
+                    f"a process that imports {self._import_path} knows no task {missing[0]!r}; register it where "
+                    f"importing {' or '.join(self._modules) or 'that module'} runs the decorator"
                 )
         except ProcessDied:
-            words = f"a process {await process.cause()} before it had loaded {self._address}"
+            words = f"a process {await process.cause()} before it had loaded {self._import_path}"
             raise (NotStarted if process.may_pass else Refused)(words) from None
         except TimeoutError:
             process.kill()
-            raise NotStarted(f"a process did not load {self._address} within {START:g} s") from None
+            raise NotStarted(f"a process did not load {self._import_path} within {START:g} s") from None
         except BaseException:
             process.kill()
             raise

@@ -22,7 +22,7 @@ from ...model.questions import Question
 from ..attempts.deciding import OnceBusy
 from ..exit_codes import SHORT
 from ..logs import chosen_format
-from ..spawning import blocked
+from ..spawning import masked
 from . import protocol
 
 log = logging.getLogger("holdfast.worker")
@@ -46,7 +46,7 @@ class ProcessDied(Exception):
 
 
 class HandlerProcess(asyncio.Protocol):
-    def __init__(self, address: str, imports: list[str], modules: list[str], desk: Desk) -> None:
+    def __init__(self, import_path: str, imports: list[str], modules: list[str], desk: Desk) -> None:
         self._desk = desk
         self._buffer = bytearray()
         self._decoder = msgspec.json.Decoder(protocol.Up)
@@ -63,13 +63,13 @@ class HandlerProcess(asyncio.Protocol):
         self._socket, theirs = socket.socketpair()
         reader, self._pipe_fd = os.pipe()
         start = protocol.Start(
-            app=address, imports=imports, modules=modules, path=sys.path, socket_fd=theirs.fileno(), pipe_fd=reader,
+            app=import_path, imports=imports, modules=modules, path=sys.path, socket_fd=theirs.fileno(), pipe_fd=reader,
             parent=os.getpid(), log_level=logging.getLogger().level, log_format=chosen_format(),
         )  # fmt: skip
         try:
             # Not awaited: a start that is cancelled half-way would leave an unknown process. And in this thread: the
             # kernel ends the process when the thread ends.
-            with blocked(protocol.SIGNALS):
+            with masked(protocol.SIGNALS):
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", PROGRAM],
                     stdin=subprocess.DEVNULL,

@@ -281,7 +281,7 @@ class Keeper:
 
     def _outlast(self, error: Unreachable, due: Sequence[Batch]) -> None:
         """Handle an outage. If the server is away for everyone, holders may go on with their rows."""
-        if error.alone or not due:
+        if error.cut_off or not due:
             self._availability.failed(error, rows=_size(due))
         else:
             self._put_off(due, error)

@@ -62,7 +62,7 @@ class Relay:
         tracing: Tracing | None = None,
     ) -> None:
         self.route = route
-        self._many = route.transport.bound(link) if isinstance(route.transport, Webhooks) else None
+        self._many = route.transport.bound(link, occurrences) if isinstance(route.transport, Webhooks) else None
         """If the route has many destinations: what sends to each."""
         self._transport: Transport = self._many or route.transport
         self._sender = sender(route.name, self._transport, tracing)

@@ -115,7 +115,7 @@ async def test_the_same_id_with_another_body(client: Client, inbox: Inbox, caplo
     assert await client.post(two, signed(two, id)) == 204
     (row,) = rows(inbox)
     assert row["payload"]["event"]["data"] == {"order_id": 1}
-    assert "another body; the first one stands" in caplog.text
+    assert "another body; the first one is kept" in caplog.text
 
 
 async def test_structured_events(client: Client, inbox: Inbox) -> None:

@@ -203,15 +203,17 @@ class Loop:
                     log.info("%s: messages are stored again, after %.1f s", self.shown, time.monotonic() - since)
                 return True
             except TakenOver as error:
-                log.warning("%s: %s messages were not stored: %s; it stores them", self.shown, len(arrivals), error)
+                log.warning(
+                    "%s: %s messages were not stored here: %s, which stores them", self.shown, len(arrivals), error
+                )
                 self._held = None
                 return False
             except (Unreachable, Contended) as error:
                 failures += 1
                 if failures == 1:
                     log.warning(
-                        "%s: %s messages could not be stored: %s; nothing is fetched until they are, or the broker has "
-                        "them back",
+                        "%s: %s messages could not be stored: %s; no more are fetched until these are stored, or "
+                        "returned to the broker",
                         self.shown, len(arrivals), error,
                     )  # fmt: skip
             if time.monotonic() - since > HOLDS:
@@ -225,7 +227,8 @@ class Loop:
         while not self._draining.is_set():
             with suppress(Unreachable, Contended):
                 await self._link.fetch("select 1")
-                log.info("%s: a database again, after %.1f s; fetching", self.shown, time.monotonic() - since)
+                seconds = time.monotonic() - since
+                log.info("%s: the database can be reached again, after %.1f s; fetching continues", self.shown, seconds)
                 return
             failures += 1
             await self._rest(backoff(failures))

@@ -35,6 +35,10 @@ MOST_KINDS = 10
 """Unknown kinds that one line names."""
 
 
+SWEPT_AS = {"dead_letter": "a dead letter", "failed": "cancelled"}
+"""How a swept row's status is said: an attempt that is swept fails only if its job was cancelled."""
+
+
 LEASES_EVERY = 10.0
 """Seconds between two lines about leases that cannot be renewed: they say what is at stake now."""
 
@@ -141,7 +145,7 @@ class LogLines(Subscriber):
 
     def handlers_left(self, handlers: int) -> None:
         worker_log.warning(
-            "%s handlers did not stop when asked; their jobs run again, at the latest when their leases expire",
+            "%s handlers did not stop when asked; their jobs will run again, at the latest when their leases expire",
             handlers,
         )
 
@@ -169,10 +173,10 @@ class LogLines(Subscriber):
         )
 
     def present(self, worker: str) -> None:
-        keeper_log.info("worker %s runs again and counts as live", worker)
+        keeper_log.info("worker %s is running again, and counts as live", worker)
 
     def unregistered(self, worker: str) -> None:
-        keeper_log.warning("worker %s is not in the registry; it registers again", worker)
+        keeper_log.warning("worker %s is not in the registry; registering again", worker)
 
     # The server
 
@@ -194,7 +198,7 @@ class LogLines(Subscriber):
             case Part.TRANSACTIONS:
                 if first:
                     worker_log.warning(
-                        "no transaction for handlers: %s; handing their rows back until there is one",
+                        "handlers cannot start a transaction: %s; handing their jobs back until they can",
                         in_one_line(error),
                     )
             case Part.LEASES:
@@ -255,7 +259,8 @@ class LogLines(Subscriber):
         for row in rows:
             housekeeping_log.log(
                 logging.ERROR if row.status == "dead_letter" else logging.WARNING,
-                "swept %s: worker %s lost generation %s, now %s", row.id, row.worker, row.generation, row.status,
+                "the lease of job %s (worker %s, generation %s) expired; it is now %s",
+                row.id, row.worker, row.generation, SWEPT_AS.get(row.status, row.status),
             )  # fmt: skip
 
     def expired(self, jobs: Sequence[Expired]) -> None:

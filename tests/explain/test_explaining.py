@@ -304,7 +304,8 @@ def test_due_and_all_hands_busy(place: Place) -> None:
     place.worker(counters={"running": 4})
     found = place.why(id)
     assert found.answer.code == "hands_busy"
-    assert "all 4 hands" in found.answer.sentence and "--concurrency" in (found.answer.remedy or "")
+    assert "all 4 handler slots of the one worker that can run it are in use" in found.answer.sentence
+    assert "--concurrency" in (found.answer.remedy or "")
 
 
 # Workflows and events are in test_waiting.py

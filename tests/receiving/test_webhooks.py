@@ -427,7 +427,7 @@ async def test_without_a_database(caplog: pytest.LogCaptureFixture) -> None:
             async with session.post(url, data=body, headers=signed(body)) as answer:
                 assert (answer.status, answer.headers["retry-after"]) == (503, "5")
         assert await Client(url, session).post(body, signed(body, secret=OTHER)) == 401, "first of all, who asks"
-    lines = [record for record in caplog.records if "requests get 503" in record.getMessage()]
+    lines = [record for record in caplog.records if "answering 503" in record.getMessage()]
     assert len(lines) == 1 and lines[0].levelno == logging.WARNING
 
 

@@ -484,7 +484,7 @@ async def test_a_process_that_cannot_leave_its_lifespan_is_killed(
     assert not process.alive
     assert time.monotonic() - began < 15
     if how == "hangs":
-        assert "it did not leave lifespan_sync within 0.5 s" in caplog.text
+        assert "which did not leave lifespan_sync within 0.5 s" in caplog.text
     else:
         assert "lifespan_sync raised an error when it was left" in capfd.readouterr().err
 

@@ -158,10 +158,10 @@ class Context:
         return self._stopped.wait(timeout)
 
     def progress(self, fraction: float, text: str = "") -> None:
-        """Report how far this attempt is, from 0 to 1, and in words: `ctx.progress(0.4, "400 of 1000")`.
+        """Report how far this attempt has got, from 0 to 1, and in words: `ctx.progress(0.4, "400 of 1000")`.
 
-        Call it as often as you like: it never waits. The last value is stored about once a second, and is seen in
-        `holdfast job show` and `hf.job(id)`.
+        Call it as often as you like: it never waits. The last value is stored about once a second. `holdfast job show`
+        and `hf.job(id)` show it.
 
         ```python
         @hf.task
@@ -197,7 +197,8 @@ class Context:
 
 
 class TxContext(Context):
-    """A context with a transaction: what you write through `tx` commits together with the completion, fenced.
+    """A context with a transaction: what you write through `tx` commits together with the completion, and only while
+    the worker holds the job.
 
     ```python
     @hf.task

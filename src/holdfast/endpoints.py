@@ -209,7 +209,7 @@ class EndpointVerbs(OperatorVerbs):
         return self._calls.wait_for(self.endpoint_attempts(id, since=since, limit=limit))
 
     async def recover_endpoint(self, id: UUID, *, since: Since) -> Recovered:
-        """Resend what has failed for good since then, and what was published while the endpoint was disabled.
+        """Resend what has failed permanently since then, and what was published while the endpoint was disabled.
 
         ```python
         await hf.recover_endpoint(added.id, since="3d")

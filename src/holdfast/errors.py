@@ -138,7 +138,7 @@ class JobFailed(HoldfastError):
         self.error = error
         """The class of the last attempt's exception, such as 'SMTPError'; None if no exception ended the job."""
         self.message = message
-        """Of that exception; or the reason of `Fail`, or of the cancellation; or by when the job had not started."""
+        """The message of that exception; or why the job ended, such as the reason of `Fail` or of the cancellation."""
         self.attempts = attempts
 
     def __str__(self) -> str:

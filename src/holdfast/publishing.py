@@ -112,8 +112,8 @@ class EventVerbs:
             )
         if any(route.transport is to for route in self._routes.values()):
             raise ConfigurationError(
-                f"to: this transport is another route's; each needs its own, because it has its own connection: make a "
-                f"second one for {name!r}"
+                f"to: this transport belongs to another route; each needs its own, because it has its own connection: "
+                f"make a second one for {name!r}"
             )
         if (only := getattr(to, "name", None)) is not None and name != only:
             raise ConfigurationError(f"name: the route to {to.shown} must be called {only!r}, got {name!r}")

@@ -241,7 +241,8 @@ def _check_ways(kind: str, rows: Mapping[str, Row]) -> None:
     reached = _closure({first}, lambda name: (each for each in _targets(rows[name]) if each is not None))
     if lost := [name for name in rows if name not in reached]:
         raise ConfigurationError(
-            f"{kind}: no way leads to {_listed(lost)} from the first step, {first!r}; name it as the next of another"
+            f"{kind}: {_listed(lost)} cannot be reached from the first step, {first!r}; name it as the next of another "
+            "step"
         )
     ends = {name for name, row in rows.items() if None in _targets(row)}
     before: dict[str, list[str]] = {name: [] for name in rows}
@@ -252,7 +253,8 @@ def _check_ways(kind: str, rows: Mapping[str, Row]) -> None:
     ending = _closure(ends, lambda name: before[name])
     if endless := [name for name in rows if name not in ending]:
         raise ConfigurationError(
-            f"{kind}: no way leads from {_listed(endless)} to an end; let one step have no next, or None among several"
+            f"{kind}: no end can be reached from {_listed(endless)}; give one of the steps no next, or None "
+            "among several"
         )
 
 

@@ -69,7 +69,7 @@ def test_it_runs_what_the_command_line_enqueued(shell: Shell) -> None:
     shown = shell("job", "show", id, "--json").json
     assert (shown["status"], shown["result"]) == ("completed", "Hello Ada")
     shown = shell("job", "show", gone, "--json").json
-    assert shown["next"].startswith("it failed for good at ") and shown["next"].endswith("(nobody wants it)")
+    assert shown["next"].startswith("it failed permanently at ") and shown["next"].endswith("(nobody wants it)")
     (worker,) = shell("workers", "list", "--json").json
     assert worker["status"] == "dead"
     counters = worker["metadata"]["counters"]
@@ -86,7 +86,7 @@ def test_dead_letters_from_start_to_revival(shell: Shell) -> None:
         wait_until(lambda: bool(shell("dead", "list", "--json").json))
         shown = shell("job", "show", id, "--json").json
         assert [error["message"] for error in shown["errors"]] == ["as it was made"] * 2
-        assert f"; fix the cause, then: holdfast dead revive {id}; or throw it away: " in shown["next"]
+        assert f"; fix the cause, then: holdfast dead revive {id}; or discard it: " in shown["next"]
         shown_trace = shell("job", "show", id).out
         assert "    Traceback (most recent call last):" in shown_trace
         assert "    RuntimeError: as it was made" in shown_trace

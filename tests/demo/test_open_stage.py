@@ -126,7 +126,7 @@ def add_one_and_drain_it(play: Play) -> None:
     wait_until(partial(gone, pid))
     assert play.noted("demo.added") == play.noted("demo.drained") == [("worker 4", own_name())]
     refused = play.visitor.ask("/api/demo/kill", {"worker": "worker 4"})
-    assert (refused.status, refused.json["problem"]) == (409, "worker 4 does not run now; it is drained")
+    assert (refused.status, refused.json["problem"]) == (409, "worker 4 is not running; it is drained")
 
 
 def drained_on_the_page_of_workers_the_demo_goes_on(play: Play) -> None:

@@ -387,7 +387,7 @@ HELD = {"status": "'processing'", "claimed_by": "'w1'", "claimed_at": "now()", "
 def test_expired_leases_and_the_sweep(ward: Ward) -> None:
     ward.job(2, **HELD, lease_expires_at="now() - interval '20 s'")
     found = ward.find("leases")
-    assert (found.level, "the lease of 2 jobs is over" in found.sentence) == ("warn", True)
+    assert (found.level, "the leases of 2 jobs expired, the oldest 2" in found.sentence) == ("warn", True)
     ward.rows("update holdfast.inbox set lease_expires_at = now() - interval '2 m'")
     assert ward.level("leases") == "fail"
     ward.rows("delete from holdfast.inbox")
@@ -438,7 +438,7 @@ def test_versions(ward: Ward) -> None:
     ward.worker(version="0.0.9")
     assert (ward.level("versions"), "0.0.9, 0.1.0" in ward.find("versions").sentence) == ("warn", True)
     ward.worker(version=None)
-    assert (ward.level("versions"), "does not say which release" in ward.find("versions").sentence) == ("fail", True)
+    assert (ward.level("versions"), "does not report its release" in ward.find("versions").sentence) == ("fail", True)
     ward.worker()
     assert ward.level("versions") == "ok"
     ward.rows("insert into holdfast.migrations (version, name, oldest) values (9001, 'later', 9001)")

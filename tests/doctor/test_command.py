@@ -19,7 +19,7 @@ def runner(ward: Ward) -> CliRunner:
 def test_lines_remedies_and_exit_codes(ward: Ward, runner: CliRunner) -> None:
     well = runner.invoke(cli, ["doctor", "paused", "leases"])
     assert (well.exit_code, well.output.splitlines()[-1]) == (0, "2 ok")
-    assert well.output.startswith("ok      leases  no lease is over;")
+    assert well.output.startswith("ok      leases  no lease has expired;")
     ward.rows("insert into holdfast.queues (name, paused_at) values ('mail', now() - interval '11 m')")
     ward.job(queue="mail")
     ill = runner.invoke(cli, ["doctor", "paused", "unclaimable"])

@@ -13,4 +13,4 @@ async def test_a_pooler_in_between(migrated_url: str) -> None:
     finally:
         await hf.close()
     assert (found["notify"].level, found["pooler"].level, found["plan"].level) == ("warn", "ok", "ok")
-    assert "and Holdfast is told" in found["pooler"].sentence
+    assert "and pooler=True is set" in found["pooler"].sentence

@@ -116,7 +116,7 @@ def test_dead_letters_and_those_alike(place: Place) -> None:
     place.set(dead.id, error_group="'g1'")
     for _ in range(2):
         place.set(place.enqueue(), status="'dead_letter'", dead_at="now()", error_group="'g1'")
-    assert "(2 other dead letters failed alike)" in place.why(dead.id).answer.sentence
+    assert "(2 other dead letters have the same error)" in place.why(dead.id).answer.sentence
     place.hf.revive_sync([dead.id])
     assert place.codes(dead.id) == ["no_worker"]
 
@@ -299,12 +299,13 @@ def test_due_and_all_hands_busy(place: Place) -> None:
     id = place.enqueue()
     place.worker(counters={"running": 1})
     found = place.why(id)
-    assert "3 of its lane come first, and 1 of 4 hands are busy" in found.answer.sentence
-    assert "it is the first of its lane" in place.why(earlier[0]).answer.sentence
+    assert "3 jobs of its priority are ahead of it, and 1 of 4 handler slots are in use" in found.answer.sentence
+    assert "it is next in its queue, at its priority" in place.why(earlier[0]).answer.sentence
     place.worker(counters={"running": 4})
     found = place.why(id)
     assert found.answer.code == "hands_busy"
-    assert "all 4 hands" in found.answer.sentence and "--concurrency" in (found.answer.remedy or "")
+    assert "all 4 handler slots of the one worker that can run it are in use" in found.answer.sentence
+    assert "--concurrency" in (found.answer.remedy or "")
 
 
 # Workflows and events are in test_waiting.py

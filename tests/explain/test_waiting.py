@@ -162,7 +162,7 @@ def test_an_endpoint_is_held(place: Place) -> None:
     place.set(id, available_at="now() + interval '1 m'", lease_generation="1")
     found = place.why(id)
     assert found.answer.code == "breaker"
-    assert "has taken nothing since" in found.answer.sentence
+    assert "has accepted nothing since" in found.answer.sentence
     place.rows("delete from holdfast.endpoints")
     place.set(id, queue=f"'hold.{endpoint}'")
     assert "endpoint_gone" in place.codes(id)

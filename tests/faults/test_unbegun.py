@@ -14,7 +14,7 @@ from holdfast.embedded import EmbeddedPostgres
 
 pytestmark = pytest.mark.faults
 
-SAID = "no transaction for handlers"
+SAID = "handlers cannot start a transaction"
 
 
 def enqueue(fleet: Fleet, count: int) -> list[UUID]:

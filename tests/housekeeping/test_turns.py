@@ -289,7 +289,7 @@ async def test_a_sweep_that_an_outage_held_back_takes_nothing_that_ran_out_meanw
 
 @pytest.mark.direct
 @pytest.mark.parametrize(("interval", "grace"), [(0.4, 1.0), (3.0, 1.0)])
-async def test_sweeps_run_although_something_cuts_the_idle_connection(
+async def test_sweeps_run_even_if_something_cuts_the_idle_connection(
     inbox: Inbox, keep: Keep, interval: float, grace: float
 ) -> None:
     """A session that was ended while it was idle is no outage: the server was there all the time."""

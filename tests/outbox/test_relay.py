@@ -552,7 +552,7 @@ async def test_an_outage_in_which_connections_can_be_made_costs_no_attempt(
 
 async def test_a_transport_belongs_to_one_route(hf: Holdfast, sink: Sink) -> None:
     hf.relay("order.*", to=sink, name="bus")
-    with pytest.raises(ConfigurationError, match="this transport is another route's"):
+    with pytest.raises(ConfigurationError, match="this transport belongs to another route"):
         hf.relay("invoice.*", to=sink, name="other")
 
 

@@ -115,7 +115,7 @@ async def test_the_same_id_with_another_body(client: Client, inbox: Inbox, caplo
     assert await client.post(two, signed(two, id)) == 204
     (row,) = rows(inbox)
     assert row["payload"]["event"]["data"] == {"order_id": 1}
-    assert "another body; the first one stands" in caplog.text
+    assert "another body; the first one is kept" in caplog.text
 
 
 async def test_structured_events(client: Client, inbox: Inbox) -> None:
@@ -427,7 +427,7 @@ async def test_without_a_database(caplog: pytest.LogCaptureFixture) -> None:
             async with session.post(url, data=body, headers=signed(body)) as answer:
                 assert (answer.status, answer.headers["retry-after"]) == (503, "5")
         assert await Client(url, session).post(body, signed(body, secret=OTHER)) == 401, "first of all, who asks"
-    lines = [record for record in caplog.records if "requests get 503" in record.getMessage()]
+    lines = [record for record in caplog.records if "answering 503" in record.getMessage()]
     assert len(lines) == 1 and lines[0].levelno == logging.WARNING
 
 

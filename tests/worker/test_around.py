@@ -484,9 +484,9 @@ async def test_a_process_that_cannot_leave_its_lifespan_is_killed(
     assert not process.alive
     assert time.monotonic() - began < 15
     if how == "hangs":
-        assert "it did not leave lifespan_sync within 0.5 s" in caplog.text
+        assert "which did not leave lifespan_sync within 0.5 s" in caplog.text
     else:
-        assert "lifespan_sync raised an error while it was left" in capfd.readouterr().err
+        assert "lifespan_sync raised an error when it was left" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("where", ["lifespan", "lifespan_sync"])

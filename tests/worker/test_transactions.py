@@ -21,7 +21,7 @@ async def test_an_outage_in_which_some_still_begin_is_one_outage(
     for _ in range(3):
         transactions._unbegun(OSError("gone"))
         transactions._begun()
-    assert [record.message.partition(":")[0] for record in caplog.records] == ["no transaction for handlers"]
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["handlers cannot start a transaction"]
     await until(lambda: len(caplog.records) == 2)
     assert caplog.records[1].message == "handlers can start transactions again, after 3 that failed to start"
     await transactions.close()

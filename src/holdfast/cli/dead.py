@@ -56,9 +56,9 @@ def list_(
 @json_option
 @schema_option
 def groups(limit: int, as_json: bool, schema: str) -> None:
-    """Dead letters that are alike, as one line: the same kind and exception, raised at the same place.
+    """List groups of similar dead letters: the same kind and exception, raised at the same place.
 
-    Revive or discard them with --group. A thousand of each are counted.
+    To revive or discard a group, use --group. Each group is counted up to a thousand.
     """
     found = run(schema, lambda app: app.dead_groups(limit=limit))
     if as_json:

@@ -258,7 +258,7 @@ def attempts(endpoint: UUID, since: float, limit: int, as_json: bool, schema: st
 def recover(endpoint: UUID, since: float, yes: bool, as_json: bool, schema: str) -> None:
     """Send failed and missed events to ENDPOINT again.
 
-    What has failed for good, and what it missed while it was disabled.
+    What has failed permanently, and what it missed while it was disabled.
     """
     if not yes:
         click.confirm(f"Resend failed and missed events to endpoint {endpoint}?", abort=True)

@@ -65,7 +65,7 @@ def set_(queue: str, ordered: bool | None, on_failure: OnFailure | None, owned: 
 @json_option
 @schema_option
 def keys(queue: str | None, limit: int, as_json: bool, schema: str) -> None:
-    """List the keys with the most live jobs, of QUEUE or of all queues; the worker of each, and its oldest job.
+    """List the keys with the most live jobs, in QUEUE or in all queues; of each, the worker and the oldest job.
 
     Only a sample of a large inbox is read; the counts are then estimates.
     """

@@ -27,7 +27,7 @@ log = logging.getLogger("holdfast.worker")
 @click.option("-c", "--concurrency", default=20, show_default=True, help="Jobs at a time, per process.")
 @click.option("--processes", default=1, show_default=True, help="Worker processes.")
 @click.option("--lease", type=DURATION, default="90s", show_default=True,
-              help="How long a lost worker's jobs wait until others can take them.")  # fmt: skip
+              help="How long the jobs of a lost worker wait before others can take them.")  # fmt: skip
 @click.option("--drain", type=DURATION, default="25s", show_default=True,
               help="How long running jobs may take to finish after SIGTERM.")  # fmt: skip
 @click.option("--grace", type=DURATION, default="10s", show_default=True,
@@ -46,10 +46,10 @@ log = logging.getLogger("holdfast.worker")
               help="Lines for people, or one JSON object per line.")  # fmt: skip
 @pooler_option
 def command(app: str, processes: int, log_level: str, log_format: LogFormat, **options: Unpack[WorkerOptions]) -> None:
-    """Run the jobs of APP, given as module:attribute, until SIGTERM or Ctrl-C; a second one stops now.
+    """Run the jobs of APP, given as module:attribute, until SIGTERM or Ctrl-C.
 
-    The first one drains: running jobs may finish, for up to --drain. The second one interrupts running handlers and
-    hands their jobs back; they run again from the start, without losing an attempt.
+    The first signal drains: running jobs may finish, for up to --drain. A second one stops at once: running handlers
+    are interrupted and their jobs handed back. They run again from the start, without losing an attempt.
 
     A supervisor renews the leases and monitors the worker processes. If one dies, its jobs are handed back at once.
     """

@@ -62,7 +62,7 @@ def settings(
     if isinstance(allowed_hosts, str) or isinstance(mask, str):
         raise ConfigurationError("Expected a list of names in allowed_hosts and mask, got one text")
     if token is not None and auth is not None:
-        raise ConfigurationError("Pass a token or auth=, not both: two ways in are one too many")
+        raise ConfigurationError("Pass a token or auth=, not both")
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise ConfigurationError(
             f"The dashboard's token has {len(token)} characters; expected at least {SHORTEST_TOKEN}. "

@@ -141,10 +141,10 @@ class Buttons:
             if found is None:
                 raise NotFound(f"The demo has no worker of the name {name!r}")
             if not found.runs:
-                raise HoldfastError(f"{name} does not run now; it is {found.seen.state}")
+                raise HoldfastError(f"{name} is not running; it is {found.seen.state}")
             return found
         if not running:
-            raise HoldfastError("No worker runs now. Add one")
+            raise HoldfastError("No worker is running. Add one")
         return max(running, key=lambda member: member.seen.held)
 
     async def _release(self, connection: Connection) -> None:

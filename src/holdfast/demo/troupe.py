@@ -178,9 +178,9 @@ class Troupe:
 
     def _running_in(self, child: ChildProcess, held: Sequence[asyncpg.Record]) -> dict[str, Any] | None:
         """Return a job that this worker holds and whose handler has started and not finished."""
-        fences = {(str(row["id"]), row["lease_generation"]) for row in held}
+        holds = {(str(row["id"]), row["lease_generation"]) for row in held}
         for line in self._begun.values():
-            if child.owns(line["pid"]) and (line["job"], line["generation"]) in fences:
+            if child.owns(line["pid"]) and (line["job"], line["generation"]) in holds:
                 return line
         return None
 

@@ -1,8 +1,8 @@
 """The branches of one run: which code may use the flow, and what happens when no branch can move.
 
-A branch that cannot go on stands still, for good, and its coroutine is closed. Nothing is raised for that, so code that
-catches exceptions cannot catch it. `active` counts the branches that can move; a branch that gathers others waits for
-them and does not count. When no branch can move, the run is over.
+A branch that cannot go on stands still permanently, and its coroutine is closed. Nothing is raised for that, so code
+that catches exceptions cannot catch it. `active` counts the branches that can move; a branch that gathers others waits
+for them and does not count. When no branch can move, the run is over.
 """
 
 from __future__ import annotations

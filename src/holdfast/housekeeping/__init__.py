@@ -13,7 +13,7 @@
     children      jobs that have ended without telling the workflow instance that waits for them
     journal       bursts of dead letters are noted; rows of the journal past journal_days are forgotten
     instances     what is left of workflow instances that have ended: steps, and signals that came while they ended
-    gauges        what is too dear to count when somebody asks: depth, claim age and others
+    gauges        what is too expensive to count on demand: depth, claim age and others
     minutes       what attempts did: after two days, ten minutes at a time; after two weeks, forgotten
 
 Each host asks once per interval which chores are due: one small statement. For each of these, in one transaction, it

@@ -198,9 +198,10 @@ async def instances(turn: Turn) -> Done:
 
 
 async def children(turn: Turn) -> Done:
-    """Look for children that have ended unheard. A run looks at some of them, and the next one goes on there.
+    """Look for children that have ended without telling the instances that wait for them.
 
-    Such a child is rare, and those that steps name may be millions.
+    A run looks at some of the children, and the next run goes on there. Such a child is rare, and those that steps
+    name may be millions.
     """
     looked: int = (turn.rest or 0) + BATCH
     ((told, last),) = await turn.run("tell_missed", BATCH, UUID(turn.mark) if turn.mark else _LOWEST)
@@ -210,7 +211,7 @@ async def children(turn: Turn) -> Done:
 
 
 async def gauges(turn: Turn) -> Done:
-    """Measure what is too dear to count when somebody asks, and store it."""
+    """Measure what is too expensive to count on demand, and store it."""
     ((measured, _, _),) = await turn.run("gauges")
     return Done(measured)
 

@@ -25,8 +25,8 @@ async def cancel(runner: Runner, id: UUID, reason: str) -> str:
     if status == "dead_letter":
         raise InvalidInput(
             "id",
-            f"job {id} is a dead letter and cannot be cancelled: nothing of it runs. To remove it: hf.discard([…]), or "
-            f"holdfast dead discard {id}",
+            f"job {id} is a dead letter and cannot be cancelled: no attempt of it runs or will run. To remove it: "
+            f"hf.discard([…]), or holdfast dead discard {id}",
         )
     return status
 

@@ -76,4 +76,4 @@ async def _page(method: str, path: str, pages: Pages) -> Page:
         return await pages[path]()
     except Exception as error:
         log.warning("metrics: %s could not be answered: %s", path, error)
-        return Page(b"the server could not be asked; see the log of the worker\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        return Page(b"the database could not be queried; see the log of the worker\n", HTTPStatus.SERVICE_UNAVAILABLE)

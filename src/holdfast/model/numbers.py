@@ -1,6 +1,6 @@
 """Numbers: what is measured, and what attempts did, as values without I/O.
 
-A *gauge* is the newest value of something that is too dear to count when somebody asks. A *tally of attempts* is what
+A *gauge* is the newest value of something that is too expensive to count on demand. A *tally of attempts* is what
 attempts did in some time: counts, and two histograms. The bounds of the histograms are powers of two, from 2^-10 s (a
 millisecond) to 2^11 s (half an hour), so that two of them can be added, and a quantile is off by less than a factor of
 two.

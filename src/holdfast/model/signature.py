@@ -82,7 +82,7 @@ def verify(
     age = now - int(timestamp)
     if not abs(age) <= tolerance:
         raise BadSignature(
-            f"{TIMESTAMP}: {abs(age):.0f} s {'ago' if age > 0 else 'ahead'}, expected {tolerance:g} at most"
+            f"{TIMESTAMP}: {abs(age):.0f} s {'ago' if age > 0 else 'ahead'}, expected at most {tolerance:g}"
         )
     try:
         signed = id.encode()
@@ -92,7 +92,7 @@ def verify(
     if not given:
         raise BadSignature(f"{SIGNATURE}: has no signature of version v1")
     if len(given) > _MOST_SIGNATURES:
-        raise BadSignature(f"{SIGNATURE}: has {len(given)} signatures, expected {_MOST_SIGNATURES} at most")
+        raise BadSignature(f"{SIGNATURE}: has {len(given)} signatures, expected at most {_MOST_SIGNATURES}")
     matches = False
     for secret in secrets:
         key = _key(secret)

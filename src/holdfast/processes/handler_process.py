@@ -121,7 +121,7 @@ def _leave(lifespan: ExitStack) -> None:
     try:
         lifespan.close()
     except Exception as error:
-        log.error("lifespan_sync raised an error while it was left", exc_info=error)
+        log.error("lifespan_sync raised an error when it was left", exc_info=error)
 
 
 class Wire:

@@ -135,7 +135,9 @@ class Receiver:
     def _note_down(self, error: Exception) -> None:
         if self._down_since is None:
             self._down_since = time.monotonic()
-            log.warning("source %s: no database: %s; requests get 503 until there is one", self._source.name, error)
+            log.warning(
+                "source %s: the database is unreachable: %s; answering 503 until it is back", self._source.name, error
+            )
 
     def _note_up(self) -> None:
         if self._down_since is not None:

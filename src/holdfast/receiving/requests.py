@@ -43,7 +43,7 @@ async def current(secrets: Secrets) -> Sequence[str]:
 
 def _checked(secrets: Sequence[str]) -> Sequence[str]:
     if not secrets:
-        raise ConfigurationError("secrets: expected one at least; without a secret, no request can be verified")
+        raise ConfigurationError("secrets: expected at least one; without a secret, no request can be verified")
     try:
         return [check_secret(secret, f"secrets[{number}]") for number, secret in enumerate(secrets)]
     except InvalidInput as error:
@@ -106,10 +106,10 @@ def verified(source: Source, headers: Mapping[str, str], body: bytes, secrets: S
 
 
 def _unquoted(value: str) -> str:
-    """Return the text of an attribute: CloudEvents quotes what a header cannot carry by percent signs."""
+    """Return the text of an attribute: CloudEvents percent-encodes what a header cannot carry."""
     if len(value) > 1 and value[0] == value[-1] == '"':
         value = value[1:-1].replace('\\"', '"').replace("\\\\", "\\")
     try:
         return unquote(value, errors="strict")
     except UnicodeDecodeError:
-        raise Unreadable(f"a header is not UTF-8 in percent signs: {value[:100]!r}") from None
+        raise Unreadable(f"a header is not percent-encoded UTF-8: {value[:100]!r}") from None

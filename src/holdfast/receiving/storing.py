@@ -41,7 +41,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     duplicate: bool = False
     """Was it delivered before?"""
     differs: bool = False
-    """Was it delivered before with another body? The first one stands."""
+    """Was it delivered before with another body? The first one is kept."""
     unreadable: str | None = None
     """Why it could not be read. It is stored as it came, and waits."""
 
@@ -97,7 +97,7 @@ async def _store(runner: Runner, source: Source, arrivals: Sequence[Arrival], he
     )  # fmt: skip
     probe("receive.after")
     if held is not None and not rows:
-        raise TakenOver(f"{held.consumer} is another worker's now")
+        raise TakenOver(f"{held.consumer} now belongs to another worker")
     received = [
         Received(
             message=each.message.id,
@@ -116,7 +116,7 @@ async def _store(runner: Runner, source: Source, arrivals: Sequence[Arrival], he
 def _log(source: Source, received: Sequence[Received]) -> None:
     if different := [each for each in received if each.differs]:
         log.warning(
-            "source %s: %s messages have the id of an earlier one and another body; the first one stands (job %s has "
+            "source %s: %s messages have the id of an earlier one and another body; the first one is kept (job %s has "
             "the message %.200r)",
             source.name, len(different), different[0].job, different[0].message,
         )  # fmt: skip

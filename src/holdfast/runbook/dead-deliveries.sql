@@ -1,4 +1,4 @@
--- Events that a destination has refused for good
+-- Events that a destination has refused permanently
 -- Fix the cause, then: holdfast dead revive --queue QUEUE --dry-run.
 select i.queue, e.type, i.payload ->> 'endpoint' as endpoint, count(*) as dead_letters, min(i.dead_at) as since,
        max(i.last_error) as sample_error

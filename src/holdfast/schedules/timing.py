@@ -103,7 +103,7 @@ class Cron(msgspec.Struct, frozen=True, dict=True):
             field = str(error).removeprefix("Bad ")
             raise InvalidInput("cron", f"expected {_FIELDS}; the {field} in {expression!r} is not valid") from None
         except StopIteration:
-            raise InvalidInput("cron", f"expected a time that comes, but {expression!r} matches no day") from None
+            raise InvalidInput("cron", f"expected a time that exists, but {expression!r} matches no day") from None
         return cron
 
     @cached_property

@@ -4,8 +4,8 @@
 -- Returns  the job and its head; a row without an id if there is no such job. On each: the time, the versions of the schema, and
 --          the last sweep.
 -- Index    primary keys, idx_archive_id; for what holds an ordered key, idx_inbox_key and idx_inbox_partition_processing; for its
---          place, the claim's indexes, from its row backwards; idx_inbox_error_group for those that failed alike; idx_journal_at for
---          who did it.
+--          place, the claim's indexes, from its row backwards; idx_inbox_error_group for those that have the same error;
+--          idx_journal_at for who did it.
 with wanted as materialized (
     select coalesce($1::uuid, holdfast.instance_id($2::text)) as id
 ),

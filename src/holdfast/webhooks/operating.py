@@ -221,8 +221,9 @@ async def rotate(runner: Runner, id: UUID, overlap: Duration, force: bool, secre
     if not rows[0]["changed"]:
         raise InvalidInput(
             "force",
-            f"the secret of endpoint {id} was replaced lately, and the old one is still valid for receivers that have "
-            "not got the new one. Another rotation would end that; to do it anyway, pass force=True (--force)",
+            f"the secret of endpoint {id} was replaced recently, and the old one is still valid, for receivers that do "
+            "not have the new one yet. Another rotation would make it invalid; to do it anyway, pass force=True "
+            "(--force)",
         )
     return made
 

@@ -42,6 +42,10 @@ STOPS_NOW = (
     "%s running jobs are interrupted and handed back: they run again from the start, and lose no attempt. A process "
     "that has not ended after %.0f s, because a handler blocks it, is killed; its running jobs lose an attempt"
 )
+SWEPT_AS = {"dead_letter": "a dead letter", "failed": "cancelled"}
+"""How a swept row's status is said: an attempt that is swept fails only if its job was cancelled."""
+
+
 LEASES_EVERY = 10.0
 """Seconds between two lines about leases that cannot be renewed: they say what is at stake now."""
 
@@ -148,7 +152,7 @@ class LogLines(Subscriber):
 
     def handlers_left(self, handlers: int) -> None:
         worker_log.warning(
-            "%s handlers did not stop when asked; their jobs run again, at the latest when their leases expire",
+            "%s handlers did not stop when asked; their jobs will run again, at the latest when their leases expire",
             handlers,
         )
 
@@ -176,10 +180,10 @@ class LogLines(Subscriber):
         )
 
     def present(self, worker: str) -> None:
-        keeper_log.info("worker %s runs again and counts as live", worker)
+        keeper_log.info("worker %s is running again, and counts as live", worker)
 
     def unregistered(self, worker: str) -> None:
-        keeper_log.warning("worker %s is not in the registry; it registers again", worker)
+        keeper_log.warning("worker %s is not in the registry; registering again", worker)
 
     # The server
 
@@ -201,7 +205,7 @@ class LogLines(Subscriber):
             case Part.TRANSACTIONS:
                 if first:
                     worker_log.warning(
-                        "no transaction for handlers: %s; handing their rows back until there is one",
+                        "handlers cannot start a transaction: %s; handing their jobs back until they can",
                         in_one_line(error),
                     )
             case Part.LEASES:
@@ -262,7 +266,8 @@ class LogLines(Subscriber):
         for row in rows:
             housekeeping_log.log(
                 logging.ERROR if row.status == "dead_letter" else logging.WARNING,
-                "swept %s: worker %s lost generation %s, now %s", row.id, row.worker, row.generation, row.status,
+                "the lease of job %s (worker %s, generation %s) expired; it is now %s",
+                row.id, row.worker, row.generation, SWEPT_AS.get(row.status, row.status),
             )  # fmt: skip
 
     def expired(self, jobs: Sequence[Expired]) -> None:
@@ -348,7 +353,8 @@ class LogLines(Subscriber):
 
     def messages_not_stored(self, consumer: str, messages: int, error: Exception) -> None:
         receiving_log.warning(
-            "%s: %s messages could not be stored: %s; nothing is fetched until they are, or the broker has them back",
+            "%s: %s messages could not be stored: %s; no more are fetched until these are stored, or returned to the "
+            "broker",
             consumer, messages, error,
         )  # fmt: skip
 
@@ -356,10 +362,10 @@ class LogLines(Subscriber):
         receiving_log.info("%s: messages are stored again, after %.1f s", consumer, seconds)
 
     def messages_given_back(self, consumer: str, seconds: float) -> None:
-        receiving_log.info("%s: a database again, after %.1f s; fetching", consumer, seconds)
+        receiving_log.info("%s: the database can be reached again, after %.1f s; fetching continues", consumer, seconds)
 
     def consumer_taken_over(self, consumer: str, messages: int, error: Exception) -> None:
-        receiving_log.warning("%s: %s messages were not stored: %s; it stores them", consumer, messages, error)
+        receiving_log.warning("%s: %s messages were not stored here: %s, which stores them", consumer, messages, error)
 
     # Worker processes
 

@@ -39,9 +39,9 @@ class UnknownKinds:
             try:
                 await self.look()
             except (Unreachable, Contended, OSError) as error:
-                log.debug("kinds: %s; the next look follows", error)  # other parts report an outage
+                log.debug("kinds: %s; trying again", error)  # other parts report an outage
             except Exception:
-                log.exception("the search for unknown kinds failed; the next one follows")
+                log.exception("the search for unknown kinds failed; trying again")
             finally:
                 await self._link.close()  # it is needed for a moment per minute
             await asyncio.sleep(LOOK_EVERY)

@@ -141,7 +141,7 @@ async def test_notifications_are_slow_or_lost_on_the_way(clinic: Clinic) -> None
 
 
 @pytest.mark.pooled
-@cause("pooler: warn: that Holdfast is not told about", "notify: warn: there is a pooler in between")
+@cause("pooler: warn: but pooler=True is not set", "notify: warn: connected through a pooler")
 async def test_a_pooler_that_nobody_mentioned(clinic: Clinic) -> None:
     untold = Holdfast(clinic.inbox.url, pooler=False)
     try:

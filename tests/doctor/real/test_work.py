@@ -98,8 +98,8 @@ async def test_jobs_ran_out_of_attempts(clinic: Clinic) -> None:
 
 @cause(
     "orphans: warn: held by",
-    "leases: warn: is over, for",
-    "leases: fail: is over, for",
+    "leases: warn: not been swept",
+    "leases: fail: not been swept",
     "leases: fail: the sweep fails",
     "ring: warn: was last seen",
 )
@@ -124,7 +124,7 @@ async def test_a_host_dies(clinic: Clinic, fleet: Fleet) -> None:
     assert (await clinic.find("ring")).level == "ok", "it owns nothing any more"
     await clinic.later(103)
     found = await clinic.find("leases")
-    assert (found.level, "the lease of 2 jobs is over, for " in found.sentence) == ("warn", True)
+    assert (found.level, "the leases of 2 jobs expired, the oldest " in found.sentence) == ("warn", True)
     await clinic.later(60)
     assert (await clinic.find("leases")).level == "fail"
     async with session(direct(clinic.inbox.url)) as operator:
@@ -166,7 +166,7 @@ def nothing() -> None:
     pass
 
 
-@cause("versions: warn: several releases are in use", "versions: fail: a live worker does not say which release it is")
+@cause("versions: warn: several releases are in use", "versions: fail: a live worker does not report its release")
 async def test_workers_of_other_releases(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no second release yet, so these are workers of this one that register under another number, and under
     none. A wheel of another release is built in tests/schema/test_older_release.py, which takes too long for this."""

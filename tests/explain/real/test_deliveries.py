@@ -77,7 +77,7 @@ async def test_its_endpoint_takes_nothing_and_is_paused_while_a_session_holds_th
         await scene.hf.publish("order.paid", {"n": 1})
         job = await delivery(scene)
         found = await scene.until(job, "breaker")
-        assert f"its endpoint {id} ({server.url}) has taken nothing since 2" in found.answer.sentence
+        assert f"its endpoint {id} ({server.url}) has accepted nothing since 2" in found.answer.sentence
         assert found.answer.until is not None
         told = await scene.obey(found.answer)  # its attempts
         assert "503" in told

@@ -69,7 +69,7 @@ async def test_dead_letters_that_failed_alike_and_what_becomes_of_them(scene: Sc
         one, other = await charge.enqueue(1), await charge.enqueue(2)
         await scene.until(other.id, "dead_letter")
         found = await scene.until(one.id, "dead_letter")
-        assert "after 1 of 1 attempts (1 other dead letter failed alike)" in found.answer.sentence
+        assert "after 1 of 1 attempts (1 other dead letter has the same error)" in found.answer.sentence
         assert "ValueError: card 1 was refused" in found.answer.sentence
         works = True
         await scene.obey(found.answer)  # revive

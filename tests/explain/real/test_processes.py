@@ -45,7 +45,7 @@ async def test_a_host_stands_still_and_goes_on(scene: Scene, fleet: Fleet) -> No
         waits = inbox.enqueue("quick")
         owned = inbox.one("select holdfast.enqueue('quick', queue => 'owned', key => 'order:1')")
         found = await scene.until(waits, "due")
-        assert "it is the first of its lane, and 1 of 4 hands are busy" in found.answer.sentence
+        assert "it is next in its queue, at its priority, and 1 of 4 handler slots are in use" in found.answer.sentence
         found = await scene.until(owned, "due")
         assert f"in a bucket of worker {name}" in found.answer.sentence
         await scene.later(15)

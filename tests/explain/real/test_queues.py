@@ -133,7 +133,7 @@ async def test_all_hands_are_busy(scene: Scene) -> None:
             await scene.until((await slow.enqueue()).id, "runs")
         waiting = [await slow.enqueue() for _ in range(3)]
         found = await scene.until(waiting[-1].id, "hands_busy")
-        assert "all 2 hands of the one worker that can run it are busy" in found.answer.sentence
+        assert "all 2 handler slots of the one worker that can run it are in use" in found.answer.sentence
         assert "--concurrency" in (found.answer.remedy or "")
         gate.set()
         await scene.until(waiting[-1].id, "completed")

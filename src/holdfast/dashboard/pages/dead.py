@@ -111,7 +111,7 @@ async def bulk(desk: Desk, request: Request) -> Any:
 
 async def _check(desk: Desk, which: Filter, until: datetime, expected: int, typed: object) -> None:
     if (wanted := _typed(expected)) is not None and typed != wanted:
-        raise InvalidInput("typed", f"expected {wanted}, as the preview asks, because it is about so many jobs")
+        raise InvalidInput("typed", f"expected {wanted}, as the preview asks, because so many jobs are affected")
     if expected <= COUNTED:
         ((jobs, _),) = await desk.reading.run("views", "dead_count", until, *which.words, expected + 1)
         if jobs > expected:

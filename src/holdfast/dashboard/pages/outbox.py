@@ -105,7 +105,7 @@ async def replay(desk: Desk, request: Request) -> Any:
                 raise InvalidInput(
                     "since",
                     f"more than {MOST_REPLAYED} events; use the command: holdfast outbox replay --route {route}"
-                    + ("" if dry else f". {total} events are delivered once more already"),
+                    + ("" if dry else f". {total} events are already being sent again"),
                 )
     return {"events": total, "dry": dry}
 

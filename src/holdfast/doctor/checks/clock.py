@@ -31,8 +31,8 @@ async def look(patient: Patient) -> Found:
         return Found("ok", "the clocks of this machine and of the server agree", apart, "s")
     return Found(
         level,
-        f"the clocks of this machine and of the server are {span(apart)} apart. Leases hold all the same, since only "
-        "the server's counts; logs and schedules that are made here mislead",
+        f"the clocks of this machine and of the server are {span(apart)} apart. Leases are not affected, "
+        "because only the server's clock counts for them; but times in logs and times that are computed here are wrong",
         apart, "s", "run NTP (chrony) on both",
     )  # fmt: skip
 

@@ -38,7 +38,8 @@ async def look(patient: Patient) -> Found:
         where = ", ".join(f"{name} on {found[name]['table_name']}" for name in added)
         return Found(
             "warn",
-            f"indexes that Holdfast did not make: {where}. Each costs every write, and may lead the planner astray",
+            f"indexes that Holdfast did not make: {where}. Each costs every write, and may make the planner "
+            "choose a worse plan",
             float(len(added)), "indexes",
             f"drop them if nobody needs them: drop index concurrently {patient.database.schema}.{added[0]}",
         )  # fmt: skip

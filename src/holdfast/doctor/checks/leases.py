@@ -20,13 +20,18 @@ async def look(patient: Patient) -> Found:
     oldest = row["oldest"] or 0.0
     level = graded(oldest, WARN, FAIL)
     if level == "ok":
-        return Found("ok", f"no lease is over; {swept}", oldest, "s")
+        return Found("ok", f"no lease has expired; {swept}", oldest, "s")
     return Found(
         level,
-        f"the lease of {plural(row['jobs'], 'job')} is over, for {span(oldest)}, and nobody has returned "
-        f"{'it' if row['jobs'] == 1 else 'them'}; {swept}",
+        f"{_leases(row['jobs'], span(oldest))} not been swept; {swept}",
         oldest, "s", "start a worker; if one runs, a session locks the rows: holdfast runbook expired-leases",
     )  # fmt: skip
+
+
+def _leases(jobs: int, ago: str) -> str:
+    if jobs == 1:
+        return f"the lease of 1 job expired {ago} ago and has"
+    return f"the leases of {plural(jobs, 'job')} expired, the oldest {ago} ago, and have"
 
 
 CHECK = Check("leases", "expired-leases", look)

@@ -18,8 +18,7 @@ async def look(patient: Patient) -> Found:
         # A LISTEN through a transaction pooler stays with whichever session it met.
         return Found(
             "warn",
-            "there is a pooler in between, through which no notification arrives: an idle worker finds a job at its "
-            "next poll",
+            "connected through a pooler, which passes no notifications on: an idle worker finds a job at its next poll",
             remedy="give workers that must be quick a direct connection; or lower holdfast worker --poll",
         )
     token = f"holdfast_doctor_{secrets.token_hex(8)}"

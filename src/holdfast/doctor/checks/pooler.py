@@ -1,4 +1,4 @@
-"""Is there a pooler in between, and is Holdfast told?"""
+"""Is there a pooler between Holdfast and the server, and is Holdfast told?"""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from ..check import Check, Found, Patient
 
 async def look(patient: Patient) -> Found:
     if not patient.pooled:
-        return Found("ok", "there is no pooler in between")
+        return Found("ok", "connected without a pooler")
     if patient.database.pooler:
-        return Found("ok", "there is a pooler in between, and Holdfast is told (pooler=True)")
+        return Found("ok", "connected through a pooler, and pooler=True is set")
     return Found(
         "warn",
-        "there is a pooler in between that Holdfast is not told about: prepared statements and settings of the "
-        "session may be lost",
+        "connected through a pooler, but pooler=True is not set: prepared statements and settings of the session may "
+        "be lost",
         remedy="set Holdfast(pooler=True), HOLDFAST_POOLER=1 or --pooler",
     )
 

@@ -26,14 +26,14 @@ async def look(patient: Patient) -> Found:
         )  # fmt: skip
     if "" in row["releases"]:
         return Found(
-            "fail", "a live worker does not say which release it is: it is very old, or not ours", float(found), "",
-            "find it with holdfast workers list --json, and stop or renew it",
+            "fail", "a live worker does not report its release: it is very old, or not a Holdfast worker", float(found),
+            "", "find it with holdfast workers list --json, and stop or replace it",
         )  # fmt: skip
     mixed = sorted({*row["releases"], __version__})
     if len(mixed) > 1:
         return Found(
             "warn", f"several releases are in use: {', '.join(mixed)} (this program: {__version__})",
-            float(len(mixed)), "releases", "finish the deploy: renew what is older",
+            float(len(mixed)), "releases", "finish the deploy: replace the older workers",
         )  # fmt: skip
     workers = plural(row["workers"], "live worker")
     return Found("ok", f"the schema is at version {found}, and {workers} and this program are {__version__}",

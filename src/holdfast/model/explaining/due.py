@@ -29,11 +29,13 @@ def reasons(facts: Facts, job: JobFacts) -> Iterator[Reason]:
     elif hands and running >= hands:
         yield Reason(
             "hands_busy",
-            f"{for_}; {_place(job)}, and all {hands} hands of the {_these(able)} are busy",
+            f"{for_}; {_place(job)}, and {_slots(hands, able)} in use",
             "raise holdfast worker --concurrency or --processes, or start more workers",
         )
     else:
-        yield Reason("due", f"{for_}; {_place(job)}, and {running} of {hands} hands are busy: the next claim takes it")
+        yield Reason(
+            "due", f"{for_}; {_place(job)}, and {running} of {hands} handler slots are in use: the next claim takes it"
+        )
 
 
 def _due_delivery(job: JobFacts, for_: str, able: Sequence[WorkerFacts]) -> Reason:
@@ -52,11 +54,17 @@ def _due_delivery(job: JobFacts, for_: str, able: Sequence[WorkerFacts]) -> Reas
 
 def _place(job: JobFacts) -> str:
     if job.ahead is None:
-        return "its place is not known"
+        return "its place in the queue is not known"
     if job.ahead == 0:
-        return "it is the first of its lane"
+        return "it is next in its queue, at its priority"
     more = "more than " if job.ahead > COUNTED else ""
-    return f"{more}{min(job.ahead, COUNTED):,} of its lane come first"
+    jobs = "1 job of its priority is" if job.ahead == 1 else f"{min(job.ahead, COUNTED):,} jobs of its priority are"
+    return f"{more}{jobs} ahead of it"
+
+
+def _slots(hands: int, workers: Sequence[WorkerFacts]) -> str:
+    which = "the only handler slot" if hands == 1 else f"all {hands} handler slots"
+    return f"{which} of the {_these(workers)} {'is' if hands == 1 else 'are'}"
 
 
 def _these(workers: Sequence[WorkerFacts]) -> str:

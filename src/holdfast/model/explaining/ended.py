@@ -16,7 +16,7 @@ def reason(job: JobFacts) -> Reason:
         case "completed":
             return Reason("completed", f"it completed{when}{on}")
         case "failed":
-            return Reason("failed", f"it failed for good{when}{on}{why}")
+            return Reason("failed", f"it failed permanently{when}{on}{why}")
         case "expired":
             return Reason("expired", f"it expired{when}, before it started{why}")
         case "discarded":
@@ -45,7 +45,7 @@ def dead_letter(job: JobFacts) -> Reason:
     return Reason(
         "dead_letter",
         f"it is a dead letter{since}, after {job.attempts} of {job.max_attempts} attempts{_alike(job)}{why}",
-        f"fix the cause, then: {revive}; or throw it away: holdfast dead discard {job.id}",
+        f"fix the cause, then: {revive}; or discard it: holdfast dead discard {job.id}",
     )
 
 
@@ -53,4 +53,4 @@ def _alike(job: JobFacts) -> str:
     if job.alike is None or job.alike < 2:
         return ""
     others = f"more than {COUNTED}" if job.alike > COUNTED else str(job.alike - 1)
-    return f" ({others} other dead letter{'' if others == '1' else 's'} failed alike)"
+    return f" ({others} other dead letter{' has' if others == '1' else 's have'} the same error)"

@@ -44,7 +44,7 @@ def _later(facts: Facts, job: JobFacts) -> Reason:
     if job.endpoint is not None and job.endpoint.failing_since is not None:
         return Reason(
             "breaker",
-            f"its endpoint {job.endpoint.id} ({job.endpoint.url}) has taken nothing since "
+            f"its endpoint {job.endpoint.id} ({job.endpoint.url}) has accepted nothing since "
             f"{moment(job.endpoint.failing_since)}; it is tried again at {moment(at)}, in {wait}",
             f"holdfast endpoint attempts {job.endpoint.id}",
             at,

@@ -1,4 +1,4 @@
--- Measure everything that is too dear to count at each request; the chore "gauges" stores it. The cost is bounded: it looks
+-- Measure everything that is too expensive to count on demand; the chore "gauges" stores it. The cost is bounded: it looks
 -- at "most_pages" of the inbox, and at "most" rows per lane. If the inbox has no more pages, the numbers are exact. Otherwise
 -- those of lanes that have no more rows are, and the others are estimated from a sample.
 -- Returns  name, queue, kind, label, value, exact:

@@ -1,6 +1,6 @@
 -- Write steps of instances that a worker holds, start their children, and mark the signals that they take.
 --
--- The fence is a lock. If it were only read, a worker that has lost its lease could write steps after the new owner has
+-- The guard locks the row. If it only read it, a worker that has lost its lease could write steps after the new owner has
 -- loaded them. Steps alone are one statement, for speed: an upsert sees what was committed before the lock, even if its
 -- snapshot is older. Children and signals are rare, and have statements of their own, under the lock: a child is started
 -- only with the first record of its step, so that a retried record does not start it again after it has ended. An instance

@@ -39,7 +39,7 @@ def reach(client: Producer | Consumer, timeout: float) -> str | None:
 def checked_servers(servers: str | Sequence[str]) -> str:
     text = servers if isinstance(servers, str) else ",".join(servers)
     if not text or "@" in text or "/" in text:
-        raise ConfigurationError("servers: expected host:port, got something else; a password belongs into config")
+        raise ConfigurationError("servers: expected host:port, got something else; a password belongs in config")
     return text
 
 

@@ -116,8 +116,8 @@ def ended_transaction(error: BaseException | None = None) -> AttemptFailed:
     """`error`: what the handler raised afterwards. A retry might repeat what it has committed."""
     return AttemptFailed(
         "TransactionEnded",
-        "the handler ended the transaction of ctx.tx itself, so its writes were not fenced and did not commit with the "
-        "ending; leave COMMIT and ROLLBACK to Holdfast. It is not retried: what it wrote may be committed",
+        "the handler ended the transaction of ctx.tx itself, so nothing guarded its writes, and they did not commit "
+        "with the ending; leave COMMIT and ROLLBACK to Holdfast. It is not retried: what it wrote may be committed",
         give_up=True,
         cause=error,
     )

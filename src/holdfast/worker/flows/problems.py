@@ -10,4 +10,4 @@ class NoTransaction(JournalFailed):
 
 
 class EndedItself(JournalFailed):
-    """A step ended its transaction itself: what it wrote is not fenced."""
+    """A step ended its transaction itself: nothing guarded what it wrote."""

@@ -125,7 +125,7 @@ class HandlerProcess(asyncio.Protocol):
             async with asyncio.timeout(LEAVING):
                 await self._left
         except TimeoutError:
-            log.warning("process %s is killed: it did not leave lifespan_sync within %g s", self._process.pid, LEAVING)
+            log.warning("killing process %s, which did not leave lifespan_sync within %g s", self._process.pid, LEAVING)
 
     def kill(self) -> None:
         """Kill it, and all processes of its group, which its handler may have started."""

@@ -153,7 +153,7 @@ class Keeper:
                 try:
                     await self.round()
                 except Exception:
-                    log.exception("a round of the keeper failed; the next one follows")
+                    log.exception("a round of the keeper failed; trying again")
                 await asyncio.sleep(self._tick)
         finally:
             for task in beside:

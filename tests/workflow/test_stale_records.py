@@ -11,17 +11,17 @@ from tests.workflow.flows import claim, history, start, step
 from holdfast.workflow import recording
 
 HAND_OVER = "update holdfast.inbox set status = 'pending', claimed_by = null, available_at = now() where id = $1"
-FENCED = "for no key update skip locked"
+LOCKED = "for no key update skip locked"
 WRITTEN = "if tries > 1 then"
 """The statement after the steps are written; they are not committed yet."""
 
 
 async def pause_records(one: Session, how: str, locked: bool = True) -> None:
-    """Let records wait between writing and committing. Not `locked`: the broken form, which only reads the fence."""
+    """Let records wait between writing and committing. Not `locked`: the broken form, which only reads the row."""
     text = await one.connection.fetchval("select pg_get_functiondef('holdfast.record_steps'::regproc)")
-    assert text.count(FENCED) == 2 and text.count(WRITTEN) == 1
+    assert text.count(LOCKED) == 2 and text.count(WRITTEN) == 1
     text = text.replace(WRITTEN, f"perform {how};\n{WRITTEN}")
-    await one.connection.execute(text if locked else text.replace(FENCED, ""))
+    await one.connection.execute(text if locked else text.replace(LOCKED, ""))
 
 
 async def take_over(two: Session, id: object) -> int:
@@ -32,7 +32,7 @@ async def take_over(two: Session, id: object) -> int:
     return len((await history(two, taken[0].id)).steps)
 
 
-async def test_a_locked_fence_lets_no_stale_record_through(one: Session, two: Session) -> None:
+async def test_a_guard_that_locks_lets_no_stale_record_through(one: Session, two: Session) -> None:
     await pause_records(one, "pg_sleep(random() * 0.003)")
     chance = random.Random(1)
     await start(one, 200)
@@ -60,7 +60,7 @@ async def test_a_new_owner_waits_for_a_record_that_has_begun(one: Session, two: 
     assert await taken == 1
 
 
-async def test_a_fence_that_is_only_read_lets_a_stale_record_through(
+async def test_a_guard_that_only_reads_lets_a_stale_record_through(
     one: Session, two: Session, migrated_url: str
 ) -> None:
     """The broken form, so that the tests above can fail."""

@@ -142,6 +142,9 @@ class _Nothing:
     async def call(self, call: StepCall) -> Any:
         raise _Called
 
+    async def cancel_children(self) -> None:
+        raise _Called
+
     async def commit(self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]) -> Any:
         raise _Called
 

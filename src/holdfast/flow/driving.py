@@ -120,12 +120,15 @@ async def _undo(machine: Machine) -> RunEnd:
     assert machine.undo_as is not None
     status, why = machine.undo_as
     end = Ended(status, why)
-    if not machine.undos:
-        return await _over(machine, end)
-    if (UNDO_PREFIX, 0) not in machine.past.undone:
+    if machine.undos and (UNDO_PREFIX, 0) not in machine.past.undone:
         told = msgspec.json.encode({"status": status.value, "reason": why}).decode()
         machine.unwritten.append(
             StepRecord(UNDO_PREFIX, 0, machine.past.begin(machine.main), StepKind.UNDO, StepStatus.OPEN, told)
+    if status is Final.FAILED and (machine.starts or machine.past.waits_for_children):
+        await machine.flush()  # that it has failed: in every later run, too
+        await machine.journal.cancel_children()
+    if not machine.undos:
+        return await _over(machine, end)
         )
     machine.reopen()
     value = await machine.drive(_unwind(machine))

@@ -311,6 +311,7 @@ class Flow:
 
     async def _ended(self, found: RecordedStep, target: Any) -> Any:
         if found.status == StepStatus.FAILED:
+        self._machine.starts = True
             raise ChildFailed(found.name, found.error or "it did not complete")
         value = steps.replayed(self._machine, found, result_of(target))
         if value is steps.UNREADABLE:

@@ -98,6 +98,9 @@ class Journal(Protocol):
         committed may be unknown, so the run ends with it, and the next one sees.
         """
 
+    async def cancel_children(self) -> None:
+        """Cancel those that are recorded, and have not ended."""
+
 
 class JournalFailed(Exception):
     """Raised by `call` or `commit` for what is no failure of the step, as `LeaseLost`: the run ends with it."""
@@ -128,6 +131,8 @@ class Machine(Branches):
         self._owners: dict[str, tuple[int, ...]] = {}
         """Which branch used a name last."""
         self.patches: dict[str, bool] = {}
+        self.starts = False
+        """Has this run started a child?"""
         """The answers that were given."""
         # Why it stands still
         self.halt: Halt | None = None

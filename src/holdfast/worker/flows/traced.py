@@ -43,6 +43,9 @@ class TracedJournal:
     async def call(self, call: StepCall) -> Any:
         return await self._traced(call, self._journal.call(call))
 
+    async def cancel_children(self) -> None:
+        await self._journal.cancel_children()
+
     async def commit(self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]) -> Any:
         """The span is around the whole transaction: its commit is a part of the step."""
         return await self._traced(call, self._journal.commit(call, earlier, done))

@@ -279,6 +279,10 @@ class FlowJournal:
                 raise NoTransaction from None
 
     async def _commit(
+    async def cancel_children(self) -> None:
+        claim = self._claim
+        await self._way.transactions.run("workflow", "cancel_children", claim.id, claim.generation, claim.worker)
+
         self,
         call: StepCall,
         earlier: Sequence[StepRecord],

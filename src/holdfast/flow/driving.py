@@ -71,10 +71,7 @@ async def _ended(machine: Machine, value: Any) -> RunEnd:
         case _:
             pass
     if value is SUSPENDED:
-        return Parked(
-            past.mail, tuple(dict.fromkeys(machine.waits)), tuple(machine.unwritten), machine.delay, machine.wake_at,
-            machine.left,
-        )  # fmt: skip
+        return machine.parked(list(dict.fromkeys(machine.waits)))
     if isinstance(value, Snooze):
         return Parked(past.mail, ("snooze",), tuple(machine.unwritten), seconds(value.delay))
     if isinstance(value, Fail):
@@ -141,7 +138,7 @@ async def _undo(machine: Machine) -> RunEnd:
         await machine.flush()
         return HandedBack()
     if value is SUSPENDED:
-        return Parked(machine.past.mail, tuple(machine.waits), tuple(machine.unwritten), machine.delay, machine.wake_at)
+        return machine.parked(machine.waits)
     return await _over(machine, end)
 
 

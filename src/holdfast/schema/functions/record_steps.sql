@@ -107,7 +107,8 @@ begin
                                  'at', holdfast.clock() - make_interval(secs => coalesce(r.ago, 0))))
                     end,
                coalesce(r.attempts, 0), r.digest,
-               case when r.delay is not null then holdfast.clock() + make_interval(secs => least(r.delay, 3155760000))
+               case when r.delay is not null
+                    then holdfast.clock() + make_interval(secs => least(r.delay, 3155760000)) - holdfast.elapsed(r.ago)
                     else r.at end,
                (r.child ->> 'id')::uuid, r.generation,
                holdfast.clock() - make_interval(secs => coalesce(r.took, 0) + coalesce(r.ago, 0)),

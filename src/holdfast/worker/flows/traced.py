@@ -18,7 +18,7 @@ from ...model.job import Claim
 from ...model.outcome import DONE, Ended, Fail, Final, HandedBack, Lost, Outcome, Retry, Snooze, Snoozed
 from ...model.tracing import Tracing
 from ..attempts.deciding import ended_transaction
-from .problems import EndedItself, NoTransaction
+from .problems import Deadlocked, EndedItself, NoTransaction
 
 
 class TracedJournal:
@@ -83,7 +83,7 @@ def _raised(call: StepCall, error: BaseException) -> Outcome | None:
             return _returned(call, error)
         case LeaseLost():
             return Lost()
-        case NoTransaction():
+        case NoTransaction() | Deadlocked():
             return HandedBack()
         case EndedItself():
             return ended_transaction()

@@ -61,7 +61,7 @@ class Replayed:
 
 
 async def replay_all(app: Holdfast, workflow: str | None = None) -> AsyncIterator[Replayed]:
-    """Replay every live instance of this application that has begun, in batches."""
+    """Replay every live instance of this application, in batches."""
     definitions = {kind: each for kind, each in app._surrounded().items() if each.runs is Runs.AS_FLOW}
     kinds = [kind for kind in definitions if workflow in (None, kind)]
     # Of a workflow that is no longer in the code, its package tells whose it was.
@@ -140,6 +140,9 @@ class _Nothing:
         return self._stop()
 
     async def call(self, call: StepCall) -> Any:
+        raise _Called
+
+    async def cancel_children(self) -> None:
         raise _Called
 
     async def commit(self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]) -> Any:

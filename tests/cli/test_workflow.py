@@ -270,6 +270,32 @@ def test_code_that_does_not_fit(parked: Shell, old: str, new: str, verdict: str,
         assert said.startswith(f"{verdict}: checkout:1 (checkout version 1): ") and problem in said
 
 
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (CODE, ""),
+        (CODE.replace("version=1", "version=2"), "unknown version"),
+        (CODE.replace("order_id: int) -> str:\n    await", "order_id: bytes) -> str:\n    await"), "undecodable"),
+        (CODE.replace('"reserve", reserve', '"book", reserve'), ""),
+    ],
+)
+def test_an_instance_that_has_not_begun(shell: Shell, code: str, verdict: str) -> None:
+    """Other steps do not matter to it, but its version and its arguments do."""
+    assert shell.url is not None
+    hf, checkout, _ = declared(shell.url)
+
+    async def start() -> None:
+        await checkout.options(id="checkout:1").start(1)
+        await hf.close()
+
+    asyncio.run(start())
+    exit_code, said = check(shell, code)
+    if verdict:
+        assert (exit_code, said.startswith(f"{verdict}: checkout:1 (checkout version 1): ")) == (1, True), said
+    else:
+        assert (exit_code, said) == (0, "1 live instance: it continues with this code\n")
+
+
 def test_a_diff_shows_both(parked: Shell) -> None:
     code, said = check(parked, CODE.replace('"reserve", reserve', '"book", reserve', 1))
     assert code == 1

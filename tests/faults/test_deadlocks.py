@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from tests.support.workers import Inbox
 
-from holdfast import Holdfast, NotFound, TxContext
+from holdfast import Flow, Holdfast, NotFound, TxContext
 from holdfast.db.link import Link
 from holdfast.errors import Contended
 from holdfast.housekeeping.loop import Housekeeper
@@ -59,6 +59,19 @@ async def test_nothing_deadlocks_and_nothing_sticks(migrated_url: str) -> None:
         if random.random() < 0.2:
             raise RuntimeError("now and then")
 
+    async def unbook(ctx: TxContext) -> None:
+        await ctx.tx.execute("insert into effects values ($1, -1)", ctx.job_id)
+
+    async def book(ctx: TxContext) -> None:
+        await ctx.tx.execute("insert into effects values ($1, 1)", ctx.job_id)
+        await step.on(ctx.tx, idempotency_key=random.choice(KEYS)).enqueue(n=0)
+
+    @hf.workflow(version=1)
+    async def order(flow: Flow) -> None:
+        await flow.step("book", book, undo=unbook)
+        await flow.sleep("a while", 0.01)
+        await flow.step("more", book, undo=unbook)
+
     until = time.monotonic() + SECONDS
     ids: list[UUID] = []
 
@@ -70,7 +83,8 @@ async def test_nothing_deadlocks_and_nothing_sticks(migrated_url: str) -> None:
         jobs += await step.enqueue_many([{"n": 0}] * 12, idempotency_keys=random.sample(KEYS, 12))
         jobs += await step.enqueue_many([{"n": n} for n in range(30)])
         jobs += await booked.enqueue_many([{"n": n} for n in range(5)])
-        ids.extend(job.id for job in jobs)
+        jobs += await order.start_many([{}] * 5)
+        ids.extend(UUID(str(job.id)) for job in jobs)
         del ids[:-400]
 
     async def executor(number: int) -> int:
@@ -137,3 +151,9 @@ async def test_nothing_deadlocks_and_nothing_sticks(migrated_url: str) -> None:
         "select count(*) from (select job from effects join holdfast.archive a on a.id = job and a.status = 'completed'"
         " where a.kind = 'booked' group by job having count(*) <> 1) twice"
     ) == 0  # fmt: skip
+    # What a cancelled instance has done is undone, and nothing else.
+    assert inbox.one(
+        "select count(*) from (select from effects join holdfast.archive a on a.id = job where a.kind = 'order'"
+        " group by a.id, a.status having sum(attempt) <> case a.status::text when 'completed' then 2 else 0 end) wrong"
+    ) == 0  # fmt: skip
+    assert inbox.one("select count(distinct status) from holdfast.archive where kind = 'order'") == 2

@@ -536,13 +536,24 @@ def test_an_instance_that_is_being_undone_says_so(fleet: Fleet, tmp_path: Path) 
     check_undone(fleet, job, CALLED[:3])
 
 
+def cancelled_when_it_waits(fleet: Fleet, **arguments: Any) -> UUID:
+    """An instance that no worker has, and that will be undone."""
+    job = start(fleet, **arguments)
+    first = worker(fleet)
+    wait_state(fleet, job, "waiting")
+    first.drain()
+    cancelled(fleet, job)
+    return job
+
+
 UNDOING = [
-    Point("step.before", 1),
+    Point("step.before", 1, about="undo:charge"),
     Point("step.after", 1, "undo:charge"),
     Point("record.before", 1, "undo:charge"),
+    Point("record.after", 1, "undo:charge"),  # in the transaction, which is not committed
     Point("tx.before_commit", 1, "undo:charge"),
     Point("tx.after_commit", 1),
-    Point("step.before", 2),
+    Point("step.before", 2, about="undo:reserve"),
     Point("step.after", 2, "undo:reserve"),
     Point("complete.before", 1, "undo:reserve"),
     Point("complete.after", 1),
@@ -552,15 +563,87 @@ UNDOING = [
 @pytest.mark.parametrize("point", in_two(UNDOING, "tx.before_commit#1", "tx.after_commit#1"))
 def test_the_worker_is_killed_while_it_undoes(fleet: Fleet, point: Point, tmp_path: Path) -> None:
     marker = tmp_path / "killed"
-    job = start(fleet)
-    first = worker(fleet)
-    wait_state(fleet, job, "waiting")
-    first.drain()
-    cancelled(fleet, job)
+    job = cancelled_when_it_waits(fleet)
     worker(fleet, probes=f"{point}=kill@{marker}", lease=300)
     wait_until(marker.exists)
     fleet.inbox.wait(job, "cancelled", seconds=RECOVERY)
     check_undone(fleet, job, CALLED[:3], point.repeated)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", UNDOING, ids=str)
+def test_the_worker_is_stopped_while_it_undoes_for_longer_than_its_lease(
+    fleet: Fleet, point: Point, tmp_path: Path
+) -> None:
+    marker = tmp_path / "stopped"
+    job = cancelled_when_it_waits(fleet)
+    first = worker(fleet, probes=f"{point}=stop@{marker}")
+    wait_until(marker.exists)
+    worker(fleet)
+    fleet.inbox.wait(job, "cancelled", seconds=RECOVERY)
+    ended = fleet.inbox.job(job)
+    for pid in first.children:
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(1)  # what it does now must not count
+    assert first.drain() == 0
+    assert fleet.inbox.job(job) == ended
+    check_undone(fleet, job, CALLED[:3], f"{point.repeated} {point.about}", point.about)
+
+
+@pytest.mark.parametrize("step", ["undo:charge", "undo:reserve"])
+def test_the_worker_is_killed_inside_a_step_that_undoes(fleet: Fleet, step: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    job = cancelled_when_it_waits(fleet, hold=step, gate=str(gate))
+    first = worker(fleet, lease=300)
+    fleet.wait_seen(job, "inside")
+    os.kill(first.child, signal.SIGKILL)
+    gate.touch()
+    fleet.inbox.wait(job, "cancelled", seconds=RECOVERY)
+    check_undone(fleet, job, CALLED[:3], step)
+    assert Counter(calls(fleet, job))[step] == 2
+
+
+@pytest.mark.parametrize("step", ["undo:charge", "undo:reserve"])
+def test_the_server_is_killed_and_restarted_while_the_worker_undoes(
+    own_postgres: EmbeddedPostgres, own_fleet: Fleet, step: str, tmp_path: Path
+) -> None:
+    fleet, gate = own_fleet, tmp_path / "gate"
+    job = cancelled_when_it_waits(fleet, hold=step, gate=str(gate))
+    worker(fleet)
+    fleet.wait_seen(job, "inside")
+    own_postgres.kill()
+    gate.touch()
+    own_postgres.start()
+    fleet.inbox.wait(job, "cancelled", seconds=RECOVERY)
+    check_undone(fleet, job, CALLED[:3], step)
+
+
+@pytest.mark.parametrize("step", ["reserve", "charge", "receipt"])
+@pytest.mark.parametrize("supervised", [True, False], ids=["process", "host"])
+def test_cancelled_in_a_step_whose_worker_dies_in_the_last_attempt(
+    fleet: Fleet, step: str, supervised: bool, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    job = fleet.inbox.enqueue(
+        "checkout", idempotency_key=INSTANCE, order=9182, max_attempts=1, hold=step, gate=str(gate)
+    )
+    first = worker(fleet, lease=300 if supervised else LEASE)
+    fleet.wait_seen(job, "inside")
+    cancelled(fleet, job)
+    if supervised:
+        os.kill(first.child, signal.SIGKILL)
+    else:
+        first.end()
+        worker(fleet)
+    gate.touch()
+    fleet.inbox.wait(job, "cancelled", seconds=RECOVERY)
+    done = CALLED[: CALLED.index(step)]
+    row = fleet.inbox.job(job)
+    assert row["status"] == "cancelled"
+    undone = [f"undo:{step}" for step in ("charge", "reserve") if step in done]
+    check_calls(fleet, job, [*done, step, *undone])
+    assert written(fleet, job) == ([-1, 1] if "charge" in done else [])
+    nothing_is_left(fleet)
 
 
 def check_family_undone(fleet: Fleet, parent: UUID, child: UUID) -> None:

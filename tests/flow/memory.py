@@ -17,7 +17,17 @@ from holdfast.flow.driving import RunEnd, run
 from holdfast.flow.flow import Flow
 from holdfast.flow.history import Past
 from holdfast.flow.machine import Machine, Mode, StepCall
-from holdfast.model.flow import FlowEnd, History, Parked, RecordedStep, Signal, Standing, StepRecord, StepStatus
+from holdfast.model.flow import (
+    FlowEnd,
+    History,
+    Parked,
+    RecordedStep,
+    Signal,
+    Standing,
+    StepKind,
+    StepRecord,
+    StepStatus,
+)
 from holdfast.model.job import Claim
 from holdfast.model.outcome import AttemptFailed, Completed
 
@@ -41,6 +51,7 @@ class Instance:
         self.draining = False
         self.noticed = False
         """Has the worker heard that it was cancelled?"""
+        self.cancelled_children: list[str] = []
         self.commits = 0
         self.called: list[str] = []
         """The steps whose functions were called, in order."""
@@ -181,6 +192,11 @@ class Worker:
         context: tuple[Any, ...] = (Context(self._claim, None),) if call.function.wants_context else ()  # type: ignore[arg-type]
         value = call.function.call(*context, *call.arguments)
         return await value if inspect.isawaitable(value) else value
+
+    async def cancel_children(self) -> None:
+        for step in self._instance.steps.values():
+            if step.kind == StepKind.CHILD and step.status == StepStatus.OPEN:
+                self._instance.cancelled_children.append(step.name)
 
     async def commit(self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]) -> Any:
         record = done(await self.call(call))

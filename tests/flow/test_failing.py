@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.app import Holdfast
 from holdfast.context import TxContext
 from holdfast.errors import LeaseLost, StepFailed
 from holdfast.flow.flow import Flow
@@ -405,15 +406,22 @@ async def test_a_commit_whose_answer_is_lost(stored: bool) -> None:
     assert len(instance.called) == (1 if stored else 2)
 
 
-async def test_a_cancel_that_the_worker_has_heard_of_stops_before_the_next_step() -> None:
+@pytest.mark.parametrize("in_transaction", [False, True])
+async def test_a_cancel_that_the_worker_has_heard_of_stops_before_the_next_step(in_transaction: bool) -> None:
     """Also if nothing is to be recorded before that step, whose answer would tell."""
 
     async def code(flow: Flow) -> None:
-        await flow.step("first", count)
+        if in_transaction:
+            await flow.step("first", write)
+        else:
+            await flow.step("first", count)
 
     called: list[int] = []
 
     def count() -> None:
+        called.append(1)
+
+    async def write(ctx: TxContext) -> None:
         called.append(1)
 
     instance = Instance(code)
@@ -440,3 +448,58 @@ async def test_a_cancel_that_the_worker_hears_of_in_the_last_step_undoes_that_st
     end = await instance.run()
     assert isinstance(end, FlowEnd) and isinstance(end.end, Ended) and end.end.status is Final.CANCELLED
     assert called == ["last", "undo"]
+
+
+@pytest.mark.parametrize("retried", [False, True])
+@pytest.mark.parametrize("of_the_step", [True, False])
+async def test_what_fails_after_the_worker_has_heard_of_a_cancel_is_undone(of_the_step: bool, retried: bool) -> None:
+    """Whether or not it has attempts left: it would not run again."""
+
+    async def code(flow: Flow) -> None:
+        await flow.step("first", count, undo=forget)
+        await flow.step("last", hears, max_attempts=2 if retried else 1)
+        raise ValueError("no luck")
+
+    called: list[str] = []
+
+    def count() -> None:
+        called.append("first")
+
+    def hears() -> None:
+        called.append("last")
+        instance.noticed = True
+        if of_the_step:
+            raise ValueError("no luck")
+
+    def forget() -> None:
+        called.append("undo")
+
+    instance = Instance(code)
+    end = await instance.run()
+    assert isinstance(end, FlowEnd) and isinstance(end.end, Ended) and end.end.status is Final.CANCELLED
+    assert called == ["first", "last", "undo"]
+
+
+@pytest.mark.parametrize("undoes", [True, False])
+async def test_children_of_an_instance_that_fails_are_cancelled(undoes: bool) -> None:
+    """Once it is recorded that it has failed; if the worker dies before that, it may go on."""
+
+    async def code(flow: Flow) -> None:
+        if undoes:
+            await flow.step("one", double, 1, undo=double)
+        await flow.gather(flow.child("child", invoice), flow.step("two", broken, max_attempts=2))
+
+    def broken() -> None:
+        raise ValueError("broken")
+
+    @Holdfast().task
+    async def invoice() -> None: ...
+
+    instance = Instance(code, undo_on_failure=True)
+    assert set((await instance.parked()).waits) == {"child:child", "retry:two"}
+    assert not instance.cancelled_children
+    instance.later(3600)
+    end = await instance.run()
+    assert isinstance(end, FlowEnd) and isinstance(end.end, Ended) and end.end.status is Final.FAILED
+    assert instance.cancelled_children == ["child"]
+    assert instance.steps["two", 0].status == "failed", "it is recorded before they are cancelled"

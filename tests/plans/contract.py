@@ -320,6 +320,8 @@ HOT: dict[str, Expected] = {
                    "when i.cancelled and undo.it is null", "u.state = 'new' and s.it",
                    "pg_try_advisory_xact_lock(holdfast.instance_lock(u.id))"],
     ),
+    "workflow/lock": Expected(PKEY, [(PARENT,)]),
+    "workflow/cancel_children": Expected({**PKEY, **STEPS}, [(PARENT, 1, "w1")]),
     "workflow/parked": Expected({**PKEY, **INSTANCES}, [(IDS, GENERATIONS)]),
     "workflow/end": Expected(
         {**PKEY, **DEDUPE, **INSTANCES, **STEPS, **SIGNALS},

@@ -22,8 +22,10 @@ from tests.workflow.flows import (
     steps,
 )
 
+from holdfast import Flow, Holdfast, JobFailed
 from holdfast.model.flow import FlowEnd, Parked, Standing
-from holdfast.model.outcome import Completed
+from holdfast.model.job import Claim
+from holdfast.model.outcome import Completed, Ended, Final
 from holdfast.workflow import ending, operating, recording
 
 
@@ -117,19 +119,111 @@ async def test_a_cancelled_instance_whose_attempt_fails_is_retried(one: Session,
     """It must be undone: neither a failed attempt nor a dead worker ends it."""
     held = await started(one)
     await cancel(one, held.id)
-    hold = ([held.id], [held.generation])
     if dies:
-        await move_clock(one.connection, 100)
-        floor = await one.connection.fetchval("select now() - interval '1 day'")
-        until = await one.connection.fetchval("select holdfast.clock()")
-        await one.run("housekeeping", "sweep", floor, "00000000-0000-0000-0000-000000000000", until, 10)
+        await sweep(one)
     else:
-        await one.inbox("fail", *hold, ["E"], ['{"error": "E"}'], [0.0], [False], [False], "w1")
+        await fail(one, held, False)
     row = await one.row(held.id)
     assert (row["status"], row["dead_at"], row["cancel_requested_at"] is None) == ("pending", None, False)
     await move_clock(one.connection, 1000)
     (again,) = await claim(one)
     assert again.cancelled
+
+
+async def fail(one: Session, held: Claim, give_up: bool) -> None:
+    hold = ([held.id], [held.generation])
+    await one.inbox("fail", *hold, ["E"], ['{"error": "E"}'], [60.0], [give_up], [False], "w1")
+
+
+async def sweep(one: Session) -> None:
+    await move_clock(one.connection, 100)
+    floor = await one.connection.fetchval("select now() - interval '1 day'")
+    until = await one.connection.fetchval("select holdfast.clock()")
+    await one.run("housekeeping", "sweep", floor, "00000000-0000-0000-0000-000000000000", until, 10)
+
+
+@pytest.mark.parametrize("how", ["gives up", "last attempt", "worker dies"])
+async def test_a_cancelled_instance_whose_last_attempt_fails_is_undone(one: Session, how: str) -> None:
+    """Its code may not have heard of the cancel. The next attempt has, and becomes a dead letter if it fails, too."""
+    held = await started(one, max_attempts=3 if how == "gives up" else 1)
+    assert await cancel(one, held.id) == "processing"
+    if how == "worker dies":
+        await sweep(one)
+    else:
+        await fail(one, held, how == "gives up")
+    row = await one.row(held.id)
+    assert (row["status"], row["attempts"], row["dead_at"]) == ("pending", 0, None)
+    assert await due(one, held.id)
+    (again,) = await claim(one)
+    assert again.cancelled and again.attempt == 1
+    await fail(one, again, True)
+    assert (await one.row(held.id))["status"] == "dead_letter"
+    assert await cancel(one, held.id) == "processing", "it is tried again"
+
+
+async def test_an_instance_that_is_being_undone_and_cannot_be_is_a_dead_letter(one: Session) -> None:
+    """It has heard of the cancel in the same attempt."""
+    held = await started(one)
+    await cancel(one, held.id)
+    await recording.record(one, [(held, [step("undo:", 9, "open", kind="undo", result='{"status": "cancelled"}')])])
+    await fail(one, held, True)
+    assert (await one.row(held.id))["status"] == "dead_letter"
+
+
+async def test_an_instance_that_is_cancelled_again_after_a_restart_is_undone(one: Session) -> None:
+    held = await started(one)
+    await recording.record(one, [(held, [step("a"), step("b", 1)])])
+    await park(one, held, for_signal())
+    await cancel(one, held.id, "first")
+    await one.connection.execute("select holdfast.restart_instance($1, 'b')", str(held.id))
+    (again,) = await claim(one)
+    assert not again.cancelled
+    await cancel(one, held.id, "second")
+    await fail(one, again, True)
+    (again,) = await claim(one)
+    assert again.cancelled
+    await ending.write(one, [(again, FlowEnd(Ended(Final.CANCELLED, "cancelled")))])
+    kept = await one.archived(held.id)
+    assert kept is not None and (kept["status"], kept["last_error"]) == ("cancelled", "second")
+
+
+async def test_a_worker_that_sleeps_is_woken_for_what_must_be_undone(hf: Holdfast) -> None:
+    inside, gate = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        inside.set()
+        await gate.wait()
+
+    @hf.workflow(max_attempts=1)
+    async def held(flow: Flow) -> None:
+        await flow.step("hold", hold)
+        raise ValueError("no luck")
+
+    async with hf.worker(poll="100s", lease=300):
+        instance = await held.start()
+        await inside.wait()
+        assert await hf.cancel_instance(instance, "enough") == "processing"
+        gate.set()
+        with pytest.raises(JobFailed, match="enough"):
+            await instance.result(timeout="30s")
+    assert (await hf.instance(instance)).state == "cancelled"
+
+
+async def test_an_instance_ends_with_the_reason_of_its_cancel(one: Session) -> None:
+    held, (child,) = await started(one), (child_step(0, "inner"),)
+    await park(one, held, Parked(0, ("child:child",), (child,), left=1))
+    (inner,) = await claim(one)
+    await cancel(one, held.id, "the order was withdrawn")
+    await cancel(one, held.id, "too late")
+    (held,) = await claim(one)
+    end = FlowEnd(Ended(Final.CANCELLED, "cancelled"))
+    await ending.write(one, [(held, end), (inner, end)])
+    reasons = []
+    for id in (held.id, inner.id):
+        kept = await one.archived(id)
+        assert kept is not None and kept["status"] == "cancelled"
+        reasons.append(kept["last_error"])
+    assert reasons == ["the order was withdrawn", "the workflow that waits for it was cancelled"]
 
 
 async def test_cancel_reaches_children_and_theirs(one: Session) -> None:

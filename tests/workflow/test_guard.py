@@ -20,11 +20,13 @@ WORKERS_STATEMENTS: dict[str, Write] = {
     "record": lambda one, held: recording.record(one, [(held, [step(), child_step(1)])]),
     "park": lambda one, held: park(one, held, for_signal(records=(step(),))),
     "end": lambda one, held: ending.write(one, [(held, FlowEnd(Completed("1"), (step(),)))]),
+    "cancel_children": lambda one, held: one.run("workflow", "cancel_children", held.id, held.generation, held.worker),
     "end_children": lambda one, held: end_child(one, held, FlowEnd(Completed("1"), (step(),))),
 }
 OTHERS = {
     "load": "reads",
     "parked": "reads",
+    "lock": "writes nothing; record follows, under the hold",
     "find": "reads",
     "list": "reads",
     "show": "reads",
@@ -84,7 +86,11 @@ async def test_a_row_that_is_not_processing_is_left_alone(one: Session, statemen
 
 
 async def held_by(one: Session, statement: str) -> Claim:
-    """An instance, as worker w1 holds it; for end_children, one that is the child of another."""
+    """An instance, as worker w1 holds it; of those about children, one that is a child, or has one."""
+    if statement == "cancel_children":
+        held = await started(one)
+        await recording.record(one, [(held, [child_step()])])
+        return held
     if statement != "end_children":
         return await started(one)
     parent = await started(one)

@@ -1,5 +1,6 @@
-"""Instances on the real tables against a model in Python: random starts, runs, crashes, sleeps, signals, cancels,
-pauses, restarts and deploys. After each of them, both must agree: on states, steps, calls of functions and effects.
+"""Instances on the real tables against a model in Python: random starts, runs, crashes, sleeps, failures, signals,
+cancels, pauses, restarts and deploys. After each of them, both must agree: on states, steps, calls of functions and
+effects.
 
 A wake-up that is lost shows as an instance that the model has run and the tables have not. HOLDFAST_LONG=1 plays more.
 """
@@ -23,15 +24,22 @@ from hypothesis.stateful import (
 )
 from tests.support.workers import Inbox
 
-from holdfast import Flow, Holdfast, NotFound, TxContext
+from holdfast import Backoff, Flow, Holdfast, NotFound, TxContext
 from holdfast.testing import die_at, drain_sync, frozen_clock
 
 LONG = os.environ.get("HOLDFAST_LONG") == "1"
 
 GRACE, PATIENCE = 60, 300
 TIMERS = {"grace": GRACE, "shipped": PATIENCE, "settle": GRACE}
+AGAIN = Backoff(base=GRACE, factor=1, jitter=0)
 CALLS: dict[str, list[str]] = {}
 """By instance: the functions that were called."""
+FAIL, CANCEL, BOTH_OF_THEM = "fail", "cancel", "cancel and fail"
+TROUBLES = [[], [], [FAIL], [FAIL, FAIL], [CANCEL], [BOTH_OF_THEM], [FAIL, BOTH_OF_THEM], [FAIL, FAIL, BOTH_OF_THEM]]
+TROUBLE: dict[str, list[str]] = {}
+"""By instance: what its next calls of `pack` do, beside their work."""
+CANCELS: list[Any] = []
+"""Cancels an instance, from inside its step."""
 
 
 def note(id: str, what: str) -> None:
@@ -60,6 +68,16 @@ async def refund(ctx: TxContext, id: str) -> None:
     await ctx.tx.execute("insert into effects values ($1, -1)", ctx.job_id)
 
 
+def pack(id: str) -> None:
+    note(id, "pack")
+    troubles = TROUBLE.get(id)
+    trouble = troubles.pop(0) if troubles else ""
+    if CANCEL in trouble:
+        CANCELS[-1](id)
+    if FAIL in trouble:
+        raise ValueError("no luck")
+
+
 async def notify(id: str) -> None:
     note(id, "notify")
 
@@ -70,6 +88,7 @@ def code(first: str, checks: bool) -> Any:
             await flow.step("check", check, flow.id)
         await flow.step(first, reserve, flow.id, undo=release)
         await flow.step("charge", charge, flow.id, undo=refund)
+        await flow.step("pack", pack, flow.id, max_attempts=2, retry=AGAIN)
         await flow.sleep("grace", GRACE)
         parcel = await flow.wait("shipped", str, timeout=PATIENCE)
         await flow.sleep("settle", GRACE)
@@ -98,7 +117,7 @@ class Deploy:
 
 BOTH = Deploy("both", (1, 2))
 DEPLOYS = [Deploy("1", (1,)), Deploy("2", (2,)), BOTH, Deploy("renamed", (1, 2), "book")]
-STEPS = {1: ["reserve", "charge", "grace", "shipped", "settle", "notify"]}
+STEPS = {1: ["reserve", "charge", "pack", "grace", "shipped", "settle", "notify"]}
 STEPS[2] = ["check", *STEPS[1]]
 ACTIONS = [
     *["start"] * 2, *["run"] * 4, *["crash"] * 3, *["later"] * 5, *["signal"] * 3, *["pause"] * 2,
@@ -126,6 +145,10 @@ class Model:
     cancelled: bool = False
     paused: bool = False
     stopped: bool = False
+    trouble: list[str] = field(default_factory=list)
+    attempts: int = 0
+    """Of `pack`, since it was begun or resumed."""
+    dead: bool = False
     ended: str | None = None
     result: str | None = None
 
@@ -134,12 +157,16 @@ class Model:
             return self.ended
         if self.stopped:
             return "needs attention"
+        if self.dead:
+            return "dead letter"
         if self.paused:
             return "paused"
-        return "queued" if self.is_due(now) else "waiting" if self.waits == "shipped" else "sleeping"
+        if self.is_due(now):
+            return "queued"
+        return {"shipped": "waiting", "pack": "retrying"}.get(str(self.waits), "sleeping")
 
     def is_due(self, now: datetime) -> bool:
-        at_rest = self.ended is None and not self.stopped and not self.paused
+        at_rest = self.ended is None and not self.stopped and not self.paused and not self.dead
         return at_rest and (self.due or (self.wake_at is not None and self.wake_at <= now))
 
     def run(self, deploy: Deploy, now: datetime, crash: tuple[str, str] | None) -> None:
@@ -159,6 +186,14 @@ class Model:
         while len(self.rows) < len(names) or self.rows[-1][1] == "open":
             is_open = bool(self.rows) and self.rows[-1][1] == "open"
             name = names[len(self.rows) - is_open]
+            if name == "pack":
+                if is_open and self.wake_at is not None and self.wake_at > now:
+                    self.waits = name
+                    return
+                del self.rows[len(self.rows) - is_open :]
+                if not self._pack(now, crash):
+                    return
+                continue
             if name not in TIMERS:
                 self._call(name, crash)
                 continue
@@ -171,6 +206,27 @@ class Model:
                 return
             self.wake_at = None
         self.ended, self.result = "completed", self.taken or "late"
+
+    def _pack(self, now: datetime, crash: tuple[str, str] | None) -> bool:
+        """Does the run go on?"""
+        trouble = self.trouble.pop(0) if self.trouble else ""
+        self._call("pack", crash)
+        self.attempts += 1
+        self.cancelled |= CANCEL in trouble
+        if FAIL in trouble:
+            self.rows[-1] = ("pack", "open")
+        elif CANCEL in trouble:
+            self.rows.append(("grace", "open"))  # it hears of the cancel when it is parked
+        if self.cancelled:
+            self._undo(crash)
+        elif FAIL in trouble and self.attempts < 2:
+            self.waits, self.wake_at = "pack", now + timedelta(seconds=GRACE)
+        elif FAIL in trouble:
+            self.dead = True
+        else:
+            self.wake_at = None
+            return True
+        return False
 
     def _waited(self, name: str, is_open: bool, now: datetime) -> str:
         if name == "shipped" and self.parcels:
@@ -205,7 +261,9 @@ class Model:
             self.taken = None
         del self.rows[at:]
         self.due, self.wake_at, self.waits = True, None, None
-        self.cancelled = self.paused = self.stopped = False
+        self.cancelled = self.paused = self.stopped = self.dead = False
+        if "pack" not in [name for name, _ in self.rows]:
+            self.attempts = 0
         return dropped
 
 
@@ -226,9 +284,9 @@ class Orders(RuleBasedStateMachine):
         """The last one more often than the others: it has not ended."""
         return list(self.models.items())[max(len(self.models) - 1 - which, 0)]
 
-    @initialize()
-    def start_first(self) -> None:
-        self.start()
+    @initialize(trouble=st.sampled_from(TROUBLES))
+    def start_first(self, trouble: list[str]) -> None:
+        self.start(trouble)
 
     # One rule, with weights: of many rules, Hypothesis leaves out some in each example, and most instances would not
     # come far.
@@ -236,7 +294,7 @@ class Orders(RuleBasedStateMachine):
     def act(self, what: str, which: int, detail: int) -> None:
         match what:
             case "start":
-                self.start()
+                self.start(TROUBLES[detail % len(TROUBLES)])
             case "run":
                 self.run()
             case "crash":
@@ -255,7 +313,7 @@ class Orders(RuleBasedStateMachine):
             case _:
                 self.deploy = [*DEPLOYS, BOTH, DEPLOYS[3]][detail % 6]
 
-    def start(self) -> None:
+    def start(self, trouble: list[str]) -> None:
         if len([model for model in self.models.values() if model.ended is None]) == 2:
             return
         Orders.number += 1
@@ -264,7 +322,9 @@ class Orders(RuleBasedStateMachine):
         order: Any = self.app.tasks["order"]
         assert not order.options(id=id).start_sync().existed
         assert order.options(id=id).start_sync().existed, "twice with one id is one instance"
-        self.models[id] = Model(version)
+        self.models[id] = Model(version, trouble=[*trouble])
+        TROUBLE[id] = [*trouble]
+        CANCELS[:] = [self.app.cancel_instance_sync]
 
     def run(self, crash: tuple[int, str] | None = None) -> None:
         with ExitStack() as stack:
@@ -281,7 +341,7 @@ class Orders(RuleBasedStateMachine):
         if crash is None:
             return None
         due = [m for m in self.models.values() if m.is_due(self.clock.now) and m.version in self.deploy.versions]
-        if len(due) != 1:
+        if len(due) != 1 or due[0].trouble:
             return None
         names = [*STEPS[due[0].version], "undo:charge", "undo:reserve"]
         name = names[crash[0] % len(names)]
@@ -300,7 +360,7 @@ class Orders(RuleBasedStateMachine):
         else:
             model.known.add(key)
             model.parcels.append(f"parcel {key}")
-            woken = model.waits == "shipped" and not model.paused and not model.stopped
+            woken = model.waits == "shipped" and not model.paused and not model.stopped and not model.dead
             assert became == ("woken" if woken else "kept")
             model.due |= woken
 
@@ -316,17 +376,17 @@ class Orders(RuleBasedStateMachine):
             model.ended = "cancelled"
         else:
             assert became == "processing"
-            model.cancelled, model.due, model.paused, model.stopped = True, True, False, False
+            model.cancelled, model.due, model.paused, model.stopped, model.dead = True, True, False, False, False
 
     def pause_or_resume(self, which: int) -> None:
         id, model = self.pick(which)
         if model.ended is not None:
             return
-        if model.paused or model.stopped:
+        if model.paused or model.stopped or model.dead:
             assert self.app.resume_instance_sync(id)
-            if model.stopped:
-                model.waits = None
-            model.paused, model.stopped, model.due = False, False, True
+            if model.stopped or model.dead:
+                model.waits, model.attempts = None, 0
+            model.paused, model.stopped, model.dead, model.due = False, False, False, True
         else:
             assert not self.app.resume_instance_sync(id)
             self.app.pause_instance_sync(id)

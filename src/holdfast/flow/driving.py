@@ -40,7 +40,7 @@ async def run(
     except Exception as error:
         if machine.interrupted:
             raise ConfigurationError(INTERRUPTED) from error
-        if machine.mode is not Mode.UNDO:
+        if machine.mode is not Mode.UNDO and not machine.journal.cancelled:
             await machine.flush()
             raise
         value = None  # its code goes no further: what it has done is undone
@@ -53,6 +53,8 @@ async def _ended(machine: Machine, value: Any) -> RunEnd:
     past = machine.past
     if machine.broken is not None:
         raise machine.broken
+    if machine.journal.cancelled and isinstance(machine.problem, AttemptFailed):
+        machine.problem, machine.halt = None, Halt.UNDO  # a step is out of attempts: it would not run again anyway
     if machine.problem is None and past.unvisited and machine.halt is not Halt.DRAINING:
         machine.problem = past.left_over()
     if machine.problem is not None:
@@ -73,10 +75,7 @@ async def _ended(machine: Machine, value: Any) -> RunEnd:
         case _:
             assert_never(machine.halt)
     if value is SUSPENDED:
-        return Parked(
-            past.mail, tuple(dict.fromkeys(machine.waits)), tuple(machine.unwritten), machine.delay, machine.wake_at,
-            machine.left,
-        )  # fmt: skip
+        return machine.parked(list(dict.fromkeys(machine.waits)))
     if isinstance(value, Snooze):
         return Parked(past.mail, ("snooze",), tuple(machine.unwritten), seconds(value.delay))
     if isinstance(value, Fail):
@@ -121,13 +120,16 @@ async def _undo(machine: Machine) -> RunEnd:
     assert machine.undo_as is not None
     status, why = machine.undo_as
     end = Ended(status, why)
-    if not machine.undos:
-        return await _over(machine, end)
-    if (UNDO_PREFIX, 0) not in machine.past.undone:
+    if machine.undos and (UNDO_PREFIX, 0) not in machine.past.undone:
         told = msgspec.json.encode({"status": status.value, "reason": why}).decode()
         machine.unwritten.append(
             StepRecord(UNDO_PREFIX, 0, machine.past.begin(machine.main), StepKind.UNDO, StepStatus.OPEN, told)
         )
+    if status is Final.FAILED and (machine.starts or machine.past.waits_for_children):
+        await machine.flush()  # that it has failed: in every later run, too
+        await machine.journal.cancel_children()
+    if not machine.undos:
+        return await _over(machine, end)
     machine.reopen()
     value = await machine.drive(_unwind(machine))
     if machine.broken is not None:
@@ -139,7 +141,7 @@ async def _undo(machine: Machine) -> RunEnd:
         await machine.flush()
         return HandedBack()
     if value is SUSPENDED:
-        return Parked(machine.past.mail, tuple(machine.waits), tuple(machine.unwritten), machine.delay, machine.wake_at)
+        return machine.parked(machine.waits)
     return await _over(machine, end)
 
 

@@ -164,7 +164,9 @@ class Flow:
         waits = [f"timer:{shown(name, n)}"]
         if found is None:
             ordinal = await machine.begin(branch)
-            machine.unwritten.append(StepRecord(name, n, ordinal, StepKind.SLEEP, StepStatus.OPEN, delay=delay, at=at))
+            machine.unwritten.append(
+                StepRecord(name, n, ordinal, StepKind.SLEEP, StepStatus.OPEN, delay=delay, at=at, ended=perf_counter())
+            )
             await machine.park(waits, delay=delay, wake_at=at)
         elif found.status == StepStatus.OPEN:
             if not found.due:
@@ -226,7 +228,9 @@ class Flow:
             found = RecordedStep(name, n, await machine.begin(branch), StepKind.WAIT, StepStatus.OPEN)
             if not machine.past.is_unread(names):
                 self._machine.unwritten.append(
-                    StepRecord(name, n, found.ordinal, StepKind.WAIT, StepStatus.OPEN, delay=limit)
+                    StepRecord(
+                        name, n, found.ordinal, StepKind.WAIT, StepStatus.OPEN, delay=limit, ended=perf_counter()
+                    )
                 )
                 await machine.park(waits, delay=limit)
         elif found.status == StepStatus.DONE:
@@ -307,6 +311,7 @@ class Flow:
             terms.max_attempts, terms.version, job.key, terms.ordered, terms.skips, terms.expires,
             self._claim.carried,
         )  # fmt: skip
+        self._machine.starts = True
         self._machine.unwritten.append(StepRecord(name, n, ordinal, StepKind.CHILD, StepStatus.OPEN, child=child))
 
     async def _ended(self, found: RecordedStep, target: Any) -> Any:

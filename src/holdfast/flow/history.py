@@ -6,14 +6,15 @@ from collections import deque
 from time import perf_counter
 
 from ..errors import HistoryMismatch
-from ..model.flow import History, RecordedStep, Signal, StepKind
+from ..model.flow import History, RecordedStep, Signal, StepKind, StepStatus
 
 LONG = 1000
 """Recorded steps from which on an instance is worth a warning: every run replays them."""
 TOO_LONG = 10_000
 """Recorded steps at which an instance is stopped."""
 
-_UNDO, _PATCH = StepKind.UNDO.value, StepKind.PATCH.value
+_UNDO, _PATCH, _CHILD = StepKind.UNDO.value, StepKind.PATCH.value, StepKind.CHILD.value
+_OPEN = StepStatus.OPEN.value
 
 
 class Branch:
@@ -88,6 +89,10 @@ class Past:
         branch.last = step.ordinal
         self.unvisited -= 1
         return step
+
+    @property
+    def waits_for_children(self) -> bool:
+        return any(step.kind == _CHILD and step.status == _OPEN for step in self._steps.values())
 
     def begin(self, branch: Branch) -> int:
         """The ordinal of a step that is new."""

@@ -12,13 +12,14 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from enum import Enum, auto
+from time import perf_counter
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
 from ..definitions import Definition
 from ..errors import ConfigurationError, HistoryMismatch
-from ..model.flow import GOES_ON, RecordedStep, Standing, StepKind, StepRecord, StepStatus
+from ..model.flow import GOES_ON, Parked, RecordedStep, Standing, StepKind, StepRecord, StepStatus
 from ..model.outcome import AttemptFailed, Final
 from .branches import Branches, stand_still
 from .functions import StepFunction
@@ -58,6 +59,12 @@ class Undo(NamedTuple):
     result: Any
 
 
+class Timer(NamedTuple):
+    due: float
+    """By `perf_counter`: until the instance parks, other branches may go on for long."""
+    delay: float
+
+
 class StepCall(msgspec.Struct, frozen=True):
     """A step that is to be run now. A struct, because every step makes one."""
 
@@ -91,6 +98,9 @@ class Journal(Protocol):
     async def call(self, call: StepCall) -> Any:
         """Run the function; the result, or what it raises; `Timeout` if it took too long."""
 
+    async def cancel_children(self) -> None:
+        """Cancel those that are recorded, and have not ended."""
+
     async def commit(self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]) -> Any:
         """Run the function in a transaction, which commits with the earlier records and that of this step.
 
@@ -121,6 +131,8 @@ class Machine(Branches):
         self.unwritten: list[StepRecord] = []
         self.stored = stored
         """May steps of this instance be stored?"""
+        self.starts = False
+        """Has this run started a child?"""
         self._flush: asyncio.Future[Standing] | None = None
         self.tried: set[tuple[str, int]] = set()
         """Steps that were tried in an earlier run, and go on in this one."""
@@ -135,7 +147,8 @@ class Machine(Branches):
         self.broken: Exception | None = None
         """What the journal raised."""
         self.waits: list[str] = []
-        self.delay: float | None = None
+        self.timer: Timer | None = None
+        """The earliest new one."""
         self.wake_at: datetime | None = None
         self.left: int | None = None
         # Undoing
@@ -147,7 +160,7 @@ class Machine(Branches):
         super().reopen()
         self.mode = Mode.RUN
         self.halt = None
-        self.waits, self.delay, self.wake_at, self.left = [], None, None, None
+        self.waits, self.timer, self.wake_at, self.left = [], None, None, None
 
     # Names
 
@@ -240,10 +253,16 @@ class Machine(Branches):
         if self.mode is not Mode.RUN:
             await self.stop(Halt.FRONTIER)
         self.waits += waits
-        self.delay = _least(self.delay, delay)
+        if delay is not None:
+            self.timer = _least(self.timer, Timer(perf_counter() + delay, delay))
         self.wake_at = _least(self.wake_at, wake_at)
         self.left = _least(self.left, left)
         await stand_still()
+
+    def parked(self, waits: Sequence[str]) -> Parked:
+        """Where it stands when no branch can move."""
+        delay, since = (None, 0.0) if self.timer is None else (self.timer.delay, self.timer.due - self.timer.delay)
+        return Parked(self.past.mail, tuple(waits), tuple(self.unwritten), delay, since, self.wake_at, self.left)
 
     # Writing
 

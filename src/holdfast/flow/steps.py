@@ -210,7 +210,15 @@ async def _in_transaction(machine: Machine, branch: Branch, call: StepCall, reco
     of a step that has run. If the process died in this transaction, which may be long, that would be called again; and
     if the instance was cancelled, it would not be undone."""
     ran = any(each.status == _DONE and each.kind in (_STEP, StepKind.UNDO) for each in machine.unwritten)
-    if ran or machine.active > 1 or machine.writing or machine.halt is not None or machine.journal.draining:
+    journal = machine.journal
+    if (
+        ran
+        or machine.active > 1
+        or machine.writing
+        or machine.halt is not None
+        or journal.draining
+        or journal.cancelled
+    ):
         await machine.barrier(branch)
     made: list[Any] = []
     began = perf_counter()
@@ -226,7 +234,7 @@ async def _in_transaction(machine: Machine, branch: Branch, call: StepCall, reco
     branch.refuses = IN_STEP
     try:
         machine.stored = True
-        standing = await machine.journal.commit(call, earlier, done)
+        standing = await journal.commit(call, earlier, done)
     except BaseException as error:
         machine.unwritten = earlier + machine.unwritten
         if isinstance(error, NotCommitted):

@@ -75,14 +75,15 @@ class StepRecord(msgspec.Struct, omit_defaults=True, gc=False):
     took: float = 0.0
     """Seconds from its beginning to its end; of a step, to that of this attempt."""
     delay: float | None = None
-    """Of a timer that begins now: seconds until it is due, by the database's clock."""
+    """Of a new timer: seconds from `ended` until it is due, by the database's clock."""
     at: datetime | None = None
     """The same as a time."""
     child: NewChild | None = None
     signal: int | None = None
     """The number of the signal that it takes."""
     ended: float = msgspec.field(default=0.0, name="ago")
-    """When it ended, by `perf_counter`, because it may be written later. In JSON: how many seconds ago; 0: now."""
+    """When it ended, by `perf_counter`, because it may be written later; of a timer, when it began. In JSON: how many
+    seconds ago; 0: now."""
 
 
 class RecordedStep(msgspec.Struct):
@@ -143,7 +144,9 @@ class Parked(msgspec.Struct, frozen=True):
     """'signal:NAME', 'timer:STEP', 'child:STEP', 'retry:STEP', 'pause'."""
     records: tuple[StepRecord, ...] = ()
     delay: float | None = None
-    """Seconds until its earliest new timer or retry."""
+    """Seconds until its earliest new timer or retry,"""
+    since: float = 0.0
+    """from this moment on, by `perf_counter`, because another branch may have gone on meanwhile; 0: from now on."""
     wake_at: datetime | None = None
     """Its earliest stored timer."""
     left: int | None = None

@@ -146,6 +146,9 @@ class _Watched:
         self._watch.die_if_armed(call.shown, "after")
         return value
 
+    async def cancel_children(self) -> None:
+        await self._journal.cancel_children()
+
     async def commit(self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]) -> Any:
         self._watch.die_if_armed(call.shown, "before")
 

@@ -1,4 +1,5 @@
--- Live workflow instances that have begun, in order of their jobs' ids: to replay them against other code.
+-- Live workflow instances, in order of their jobs' ids: to replay them against other code. Also those that have not begun: other
+-- code may not know their version, or not take their arguments.
 -- Takes    $1 kinds that the code has, $2 applications that it is, $3 id: those after it, $4 most rows.
 -- Returns  what the code needs: id, kind, version, payload, instance id, queue, key, generation; and whether the kind is one of $1.
 -- Index    the primary key, from the id on.
@@ -7,7 +8,6 @@ select i.id, i.kind, i.payload_version as version, i.payload::text as payload, i
 from holdfast.inbox i
 left join holdfast.kinds k on k.kind = i.kind
 where i.id > $3::uuid
-  and i.lease_generation > 0
   and (i.kind = any ($1::text[]) or (k.workflow and k.app = any ($2::text[])))
 order by i.id
 limit $4::int

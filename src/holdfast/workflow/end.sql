@@ -4,7 +4,7 @@
 --          commas between them), $9 may steps be stored?
 -- Returns  how many have ended, how many of them after their lease had expired, and if not all have: which. The other
 --          arrays may be shorter than the first: the rest is null. One that would complete, and was cancelled meanwhile, does
---          not end: it must be undone.
+--          not end: it must be undone. One that ends as cancelled says why, as whoever cancelled it.
 -- Locks    the rows, in order of id. Rows of "instances" that a signal's open transaction holds are skipped: the chore
 --          "instances" removes them, with the signals.
 -- Index    primary keys alone (see complete.sql). Steps are read per row, and not joined to what was deleted: that was
@@ -31,7 +31,8 @@ archived as (
     insert into holdfast.archive ({{archived_columns}}, status, cancel_requested_at, last_error, result, finished_at,
                                   keep_days, steps)
     select {{archived_columns}}, coalesce(ended_as, 'completed')::holdfast.inbox_status, cancel_requested_at,
-           coalesce(reason, last_error), result::jsonb, holdfast.clock(), keep,
+           coalesce(case when ended_as = 'cancelled' then headers ->> text 'holdfast.cancel_reason' end, reason, last_error),
+           result::jsonb, holdfast.clock(), keep,
            -- Without stored steps, it may have got signals all the same.
            pg_catalog.concat('{"steps":[', case
                when stored or (select true from holdfast.instances s where s.job_id = ended.id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from ..model.keep import NOTHING, THE_KEY, Keep, as_installed
 from ..model.outcome import DONE, Completed, Ended, Final
 from ..model.report import Report
 from ..probes import probe
-from .recording import AGAIN, as_archived, as_records, held_of, unless_empty
+from .recording import AGAIN, MOMENT, as_archived, as_records, held_of, unless_empty
 
 H = TypeVar("H", bound=Holding)
 FlowEnding = tuple[H, Parked | FlowEnd]
@@ -111,8 +112,14 @@ def _park_of(held: Holding, park: Parked) -> dict[str, Any]:
     """As park.sql takes it."""
     return {
         "id": str(held.id), "generation": held.generation, "mail": park.mail, "waits": park.waits, "delay": park.delay,
-        "wake_at": park.wake_at, "left": park.left,
+        "ago": _ago(park), "wake_at": park.wake_at, "left": park.left,
     }  # fmt: skip
+
+
+def _ago(park: Parked) -> float:
+    """How long ago its timer began. A moment less: an instance that wakes before the timer that is stored is due would
+    only run, and wait again; of a record, a moment does not count either."""
+    return max(perf_counter() - park.since - MOMENT, 0.0) if park.since else 0.0
 
 
 async def _note_not_held(runner: Runner, held: Sequence[H], repeated: bool, report: Report[H]) -> None:

@@ -8,7 +8,7 @@ Writing the same record twice has one effect, so a record whose answer was lost 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import Enum, auto
 from operator import attrgetter
 from time import perf_counter
@@ -39,6 +39,21 @@ class Locked(Enum):
     """In place of a standing: the row is held, and locked now, by a renewal or by an open transaction."""
 
     NOW = auto()
+
+
+async def record_with_writes(
+    runner: Runner, wait: Callable[[], Awaitable[object]], held: Holding, records: Sequence[StepRecord]
+) -> Standing | None:
+    """As `record`, of one instance, in the transaction in which its step has written. None: its lease was lost.
+
+    If the row is locked, `wait` waits for it in the server: whoever has locked it may wait for what the step has
+    written, and only the server sees both.
+    """
+    (standing,) = await record_once(runner, [(held, records)])
+    while isinstance(standing, Locked):
+        await wait()
+        (standing,) = await record_once(runner, [(held, records)])
+    return standing
 
 
 async def record(runner: Runner, batch: Sequence[tuple[H, Sequence[StepRecord]]]) -> dict[UUID, Standing]:

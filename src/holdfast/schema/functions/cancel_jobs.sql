@@ -1,7 +1,8 @@
 -- Cancel jobs: those that wait end at once, the handlers of those that run are notified. Dead letters are left alone.
 --
 -- An instance that has begun does not end here: its steps must be undone first. It is marked, and made due if it waits or is a
--- dead letter; and the jobs that it waits for are cancelled, too. One that was never claimed ends at once.
+-- dead letter; and the jobs that it waits for are cancelled, too. One that was never claimed ends at once. Headers keep during
+-- which claim it was cancelled, for to_undo, and why, for its end.
 -- Takes    ids, in any order; why, for last_error.
 -- Returns  id and status: cancelled (it ended), processing (its handler is notified; an instance will be undone), dead_letter
 --          (nothing was done). An id that does not come back has no live job.
@@ -79,7 +80,12 @@ begin
             available_at = case when t.status in ('pending', 'dead_letter') then clock_timestamp() else i.available_at end,
             attempts = case when t.status = 'dead_letter' then 0 else i.attempts end,
             crashes = case when t.status = 'dead_letter' then 0 else i.crashes end,
-            dead_at = case when t.status = 'dead_letter' then null else i.dead_at end
+            dead_at = case when t.status = 'dead_letter' then null else i.dead_at end,
+            headers = case when t.begun and i.cancel_requested_at is null
+                           then coalesce(i.headers, '{}')
+                                || jsonb_build_object('holdfast.cancelled', i.lease_generation::text,
+                                                      'holdfast.cancel_reason', cancel_jobs.reason)
+                           else i.headers end
         from target t
         where i.id = any (array[t.id])
           and (t.status = 'processing' or t.begun and t.status in ('pending', 'blocked', 'dead_letter'))

@@ -43,7 +43,9 @@ begin
         select e.id, e.seq, e.partition_key, e.partition_bucket, e.queue, e.priority, e.kind, e.payload, e.payload_version,
                e.headers, e.attempts, e.max_attempts, e.claimed_by, e.claimed_at, e.lease_generation, e.fence, e.available_at,
                e.errors, e.idempotency_key, e.created_at, coalesce(e.ended_as, 'completed')::holdfast.inbox_status,
-               e.cancel_requested_at, coalesce(e.reason, e.last_error), e.result::jsonb, holdfast.clock(), e.keep,
+               e.cancel_requested_at,
+               coalesce(case when e.ended_as = 'cancelled' then e.headers ->> 'holdfast.cancel_reason' end, e.reason, e.last_error),
+               e.result::jsonb, holdfast.clock(), e.keep,
                case when e.given is not null or e.stored then holdfast.folded(e.id, coalesce(e.given, '')) end
         from ended e
         where coalesce(e.keep, 1) > 0

@@ -1,6 +1,7 @@
 -- End failed attempts: their jobs become pending again, for later; a dead letter, if no attempt is left or none is wanted;
 -- or failed, if the job was cancelled while it ran (the chore archive moves it, as cancelled). An instance that was cancelled
--- is retried like any other: it must be undone.
+-- must be undone. If it was during this attempt, it runs again at once, whatever the attempt came to; the next one knows of
+-- the cancel, and is retried like any other.
 --
 -- The only place that decides between the three, for attempts that workers report and for leases that expired.
 -- Takes    per attempt: the hold (worker, id, generation), in ascending order of ids; its error, as last_error and as the
@@ -19,16 +20,23 @@ create or replace function holdfast.fail_attempts(
 #variable_conflict use_column
 begin
     return query
+    with failed as (
     update holdfast.inbox i
     set status = case when i.cancel_requested_at is not null and not holdfast.is_workflow(i.kind) then 'failed'
-                      when i.attempts < i.max_attempts and f.give_up is not true then 'pending'
+                      when i.cancel_requested_at is not null and holdfast.to_undo(i.id, i.headers, i.lease_generation)
+                           or i.attempts < i.max_attempts and f.give_up is not true then 'pending'
                       else 'dead_letter' end::holdfast.inbox_status,
-        available_at = case when i.attempts < i.max_attempts and f.give_up is not true
+        available_at = case when i.cancel_requested_at is not null and holdfast.to_undo(i.id, i.headers, i.lease_generation)
+                            then clock_timestamp()
+                            when i.attempts < i.max_attempts and f.give_up is not true
                             then clock_timestamp() + case when f.delay is null then holdfast.retry_delay(i.kind, i.attempts)
                                                           else make_interval(secs => least(f.delay, 3155760000)) end
                             else i.available_at end,
+        attempts = case when i.cancel_requested_at is not null and holdfast.to_undo(i.id, i.headers, i.lease_generation)
+                        then 0 else i.attempts end,
         dead_at = case when i.attempts < i.max_attempts and f.give_up is not true
-                            or i.cancel_requested_at is not null and not holdfast.is_workflow(i.kind)
+                            or i.cancel_requested_at is not null
+                               and (not holdfast.is_workflow(i.kind) or holdfast.to_undo(i.id, i.headers, i.lease_generation))
                        then null else holdfast.clock() end,
         -- Unknown: with one expired lease, a whole machine may be gone with all that it held, most of it never started.
         -- Only the second expired lease or death in a row makes a suspect, which runs in isolation.
@@ -59,6 +67,11 @@ begin
       and i.claimed_by is not distinct from f.worker           -- null: a row that hand-written SQL made, for the sweep
       and i.lease_generation = f.generation
       and i.status::text = 'processing'
-    returning i.id, i.status::text, f.worker, f.generation;
+    returning i.id, i.status::text as status, f.worker, f.generation, i.queue, i.attempts
+    )
+    select d.id, d.status, d.worker, d.generation
+    from failed d
+    -- What must be undone waits for nobody's poll.
+    where case when d.attempts = 0 then holdfast.wake(d.queue) is not null else true end;
 end
 $$;

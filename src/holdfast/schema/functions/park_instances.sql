@@ -5,8 +5,8 @@
 -- transaction is open, the row is locked, or the right to insert it: then the instance waits for a moment only, and nothing
 -- is written about what it waits for. It is never left with its worker.
 -- Takes    the worker; a JSON array with an object for each: the hold ("id", "generation"), the "mail" that it has seen, what
---          it "waits" for, seconds until its earliest new timer ("delay"), its earliest stored one ("wake_at"), how many
---          children must end ("left"); then what holdfast.record_steps takes; null: no records.
+--          it "waits" for, its earliest new timer in seconds ("delay"), how many seconds "ago" that began, its earliest stored
+--          one ("wake_at"), how many children must end ("left"); then what holdfast.record_steps takes; null: no records.
 -- Returns  id and what became of it: parked; again (run again at once); busy (run again in a moment). Or missing: it is
 --          locked or lost, and nothing at all was written; the caller retries without it.
 -- Locks    instances, then the inbox rows, skipping locked ones; never waits for them.
@@ -81,13 +81,15 @@ begin
                     when i.cancelled and undo.it is null then 'again'
                     else 'parked' end as outcome,
                coalesce(p.paused, false) as paused,
-               least(case when p.delay is not null then holdfast.clock() + make_interval(secs => least(p.delay, 3155760000)) end,
+               least(case when p.delay is not null
+                          then holdfast.clock() + make_interval(secs => least(p.delay, 3155760000)) - holdfast.elapsed(p.ago) end,
                      p.wake_at) as wake_at
         from rows from (
                  json_to_recordset(parks)
-                     as (id uuid, generation bigint, mail bigint, waits text[], delay float8, wake_at timestamptz, "left" int),
+                     as (id uuid, generation bigint, mail bigint, waits text[], delay float8, ago float8, wake_at timestamptz,
+                         "left" int),
                  unnest(mails), unnest(paused), unnest(states))
-             as p (id, generation, seen, waits, delay, wake_at, "left", mail, paused, state)
+             as p (id, generation, seen, waits, delay, ago, wake_at, "left", mail, paused, state)
         cross join lateral (
             select i.cancel_requested_at is not null as cancelled from holdfast.inbox i where i.id = any (array[p.id]) limit 1
         ) i

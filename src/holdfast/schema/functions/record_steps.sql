@@ -6,6 +6,9 @@
 -- only with the first record of its step, so that a retried record does not start it again after it has ended. An instance
 -- that was cancelled starts none.
 --
+-- Of an instance, all is written or nothing. A row that is locked may be free when the next record of its instance asks for
+-- it; without the first of its steps, the instance could not be replayed.
+--
 -- Takes    the worker; the records, as a JSON array with an object for each: the hold ("id", "generation"), and the fields of
 --          StepRecord in model/flow.py. Without a name, the hold is checked, and nothing is written. No step twice.
 --          "starts": does any of them start a child; "takes": does any take a signal?
@@ -95,6 +98,9 @@ begin
             for no key update skip locked
         ) i on true
     ),
+    passed as materialized (           -- as a whole: null, nearly always
+        select array_agg(h.id) as ids from held h where h.stopped is null
+    ),
     written as (
         insert into holdfast.steps as s (
             job_id, name, n, ordinal, kind, status, result, errors, attempts, digest, wake_at, child_id, generation,
@@ -107,13 +113,15 @@ begin
                                  'at', holdfast.clock() - make_interval(secs => coalesce(r.ago, 0))))
                     end,
                coalesce(r.attempts, 0), r.digest,
-               case when r.delay is not null then holdfast.clock() + make_interval(secs => least(r.delay, 3155760000))
+               case when r.delay is not null
+                    then holdfast.clock() + make_interval(secs => least(r.delay, 3155760000)) - holdfast.elapsed(r.ago)
                     else r.at end,
                (r.child ->> 'id')::uuid, r.generation,
                holdfast.clock() - make_interval(secs => coalesce(r.took, 0) + coalesce(r.ago, 0)),
                case when r.status <> 'open' then holdfast.clock() - make_interval(secs => coalesce(r.ago, 0)) end
         from held r
         where r.stopped is not null and r.name is not null and not (r.child is not null and r.stopped)
+          and ((select p.ids from passed p) is null or r.id <> all ((select p.ids from passed p)::uuid[]))
         on conflict (job_id, name, n) do update
         set status = excluded.status, result = excluded.result, attempts = excluded.attempts,
             generation = excluded.generation, digest = coalesce(excluded.digest, s.digest),
@@ -130,7 +138,7 @@ begin
           and (excluded.status <> 'open' or excluded.generation <> s.generation or excluded.attempts <> s.attempts
                or excluded.wake_at is null or s.wake_at is null)
     )
-    select array_agg(h.id) filter (where h.stopped is null), array_agg(h.id) filter (where h.stopped),
+    select (select p.ids from passed p), array_agg(h.id) filter (where h.stopped),
            array_agg(h.id) filter (where s.it), max(h.tries)
     into lost, cancelled, paused, tries
     from held h

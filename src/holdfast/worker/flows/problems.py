@@ -9,5 +9,9 @@ class NoTransaction(JournalFailed):
     """No transaction could be started: the step was not called."""
 
 
+class Deadlocked(JournalFailed):
+    """Another transaction waits for what the step has written, and has locked the instance: the step is rolled back."""
+
+
 class EndedItself(JournalFailed):
     """A step ended its transaction itself: nothing guarded what it wrote."""

@@ -18,7 +18,7 @@ from ...model.job import Claim
 from ...model.outcome import DONE, Ended, Fail, Final, HandedBack, Lost, Outcome, Retry, Snooze, Snoozed
 from ...model.tracing import Tracing
 from ..attempts.deciding import ended_transaction
-from .problems import EndedItself, NoTransaction
+from .problems import Deadlocked, EndedItself, NoTransaction
 
 
 class TracedJournal:
@@ -42,6 +42,9 @@ class TracedJournal:
 
     async def call(self, call: StepCall) -> Any:
         return await self._traced(call, self._journal.call(call))
+
+    async def cancel_children(self) -> None:
+        await self._journal.cancel_children()
 
     async def commit(self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]) -> Any:
         """The span is around the whole transaction: its commit is a part of the step."""
@@ -80,7 +83,7 @@ def _raised(call: StepCall, error: BaseException) -> Outcome | None:
             return _returned(call, error)
         case LeaseLost():
             return Lost()
-        case NoTransaction():
+        case NoTransaction() | Deadlocked():
             return HandedBack()
         case EndedItself():
             return ended_transaction()

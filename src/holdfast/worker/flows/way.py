@@ -8,6 +8,7 @@ that is stopped ends when its threads have ended.
 from __future__ import annotations
 
 import asyncio
+import logging
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -19,7 +20,7 @@ from typing import Any, Protocol
 import asyncpg
 
 from ...context import Context, Desk, StepContext, StepTxContext
-from ...db.database import PIN_PLANS, Connection, Database
+from ...db.database import PIN_PLANS, Connection, Database, in_one_line
 from ...definitions import Definition, Runs
 from ...errors import Cancelled, LeaseLost, Timeout
 from ...flow.driving import run
@@ -30,14 +31,22 @@ from ...inbox import sessions
 from ...model.flow import AnyOutcome, History, Standing, StepRecord
 from ...model.job import Claim
 from ...model.occurrences import Occurrences
+from ...model.outcome import HandedBack
 from ...probes import probe
 from ...workflow import recording
 from ..attempts.deciding import Draining, Unstarted, ended_transaction, unstarted
 from ..attempts.running import Running
 from ..attempts.transactions import ATTEMPT, Transactions, Unbegun
 from ..logs import current
-from .problems import EndedItself, NoTransaction
+from .problems import Deadlocked, EndedItself, NoTransaction
 from .traced import TracedJournal
+
+log = logging.getLogger("holdfast.workflow")
+
+TIMEOUT = 30.0
+"""Seconds that a statement in the transaction of a step may take."""
+PATIENCE = "10s"
+"""How long one waits for a row that is locked; then another one does. The server looks for deadlocks much earlier."""
 
 _EMPTY = History()
 
@@ -97,6 +106,8 @@ class AsFlow:
         except NoTransaction:
             await self.transactions.pause()
             return unstarted(Unstarted.NO_TRANSACTION)
+        except Deadlocked:
+            return HandedBack()  # it did nothing, and is claimed again when the other transaction has ended
         except EndedItself:
             return ended_transaction()
         except asyncio.CancelledError:
@@ -268,6 +279,10 @@ class FlowJournal:
             context._tell(self._reason)
         self._contexts.add(context)
 
+    async def cancel_children(self) -> None:
+        claim = self._claim
+        await self._way.transactions.run("workflow", "cancel_children", claim.id, claim.generation, claim.worker)
+
     async def commit(
         self, call: StepCall, earlier: Sequence[StepRecord], done: Callable[[Any], StepRecord]
     ) -> Standing:
@@ -298,13 +313,14 @@ class FlowJournal:
             until_committed.enter_context(self._stopped_later())
             if await connection.execute(_PIN_AND_CHECK.format(sessions.name(claim))) != "SELECT 1":
                 raise EndedItself
-            standing = await recording.record(_OnConnection(connection, way.database), [(claim, records)])
-            if claim.id not in standing:
+            own = _OnConnection(connection, way.database)
+            standing = await recording.record_with_writes(own, lambda: own.wait_for(claim), claim, records)
+            if standing is None:
                 raise LeaseLost("the lease was lost; the transaction of this step is rolled back")
             probe("tx.before_commit")
         probe("tx.after_commit")
         self._running.busy += perf_counter() - began
-        return standing[claim.id]
+        return standing
 
     @contextmanager
     def _stopped_later(self) -> Generator[None, None, None]:
@@ -337,6 +353,10 @@ class FlowJournal:
 _PIN_AND_CHECK = f"{PIN_PLANS}; select 1 where pg_catalog.current_setting('{ATTEMPT}', true) = '{{}}'"
 
 
+_BACK = "rollback to savepoint holdfast_wait"
+_GO_ON = "release savepoint holdfast_wait; set local lock_timeout to default"
+
+
 class _OnConnection:
     """Statements inside a step's transaction."""
 
@@ -345,7 +365,29 @@ class _OnConnection:
         self._database = database
 
     async def run(self, room: str, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        return list(await self._connection.fetch(self._database.sql(room, name), *arguments, timeout=30))
+        return list(await self._connection.fetch(self._database.sql(room, name), *arguments, timeout=TIMEOUT))
+
+    async def wait_for(self, claim: Claim) -> None:
+        """Wait until the row of this instance is free, however long. Raises `Deadlocked`.
+
+        No statement waits for long: a server that is silent must be noticed.
+        """
+        locked = True
+        while locked:
+            save = f"savepoint holdfast_wait; set local lock_timeout = '{PATIENCE}'"
+            await self._connection.execute(save, timeout=TIMEOUT)
+            try:
+                await self.run("workflow", "lock", claim.id)
+                locked = False
+            except asyncpg.LockNotAvailableError:
+                pass
+            except asyncpg.DeadlockDetectedError as error:
+                log.warning(
+                    "a step of instance %s and another transaction waited for each other (%s); the step is rolled "
+                    "back, and runs again", claim.idempotency_key or claim.id, in_one_line(error),
+                )  # fmt: skip
+                raise Deadlocked from error
+            await self._connection.execute(_BACK if locked else _GO_ON, timeout=TIMEOUT)
 
 
 async def _within(call: StepCall, coroutine: Coroutine[Any, Any, Any], context: Context | None) -> Any:

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.support.inbox import Session
+from tests.support.inbox import Session, session
+from tests.support.waiting import until_blocked
 from tests.support.workers import Inbox
 from tests.webhooks.conftest import ANY, SECRET, Outbox
 from tests.webhooks.servers import answering, serving
@@ -227,6 +228,23 @@ async def test_recover(outbox: Outbox, paused: bool) -> None:
     dead = await outbox.connection.fetch("select payload from holdfast.inbox where status = 'dead_letter'")
     assert [json.loads(row[0])["endpoint"] for row in dead] == [str(other.id)]
     assert (await operating.recover(outbox.session, other.id, datetime.now(UTC) + timedelta(hours=1))).revived == 0
+
+
+async def test_a_delivery_that_ends_while_the_missed_ones_are_made_was_not_missed(
+    outbox: Outbox, two: Session, inbox: Inbox
+) -> None:
+    endpoint = await outbox.add()
+    await outbox.publish()
+    await outbox.fan_out()
+    (claim,) = await outbox.endpoints()
+    async with session(inbox.url, "three") as three:
+        async with three.connection.transaction():
+            await three.connection.execute("select from holdfast.endpoints for update")
+            missed = asyncio.create_task(two.run("webhooks", "recover_missed", endpoint.id, HOUR_AGO, 10, None))
+            await until_blocked(outbox.connection)
+            await ending.write(outbox.session, [(claim, Completed())])
+        assert [row["made"] for row in await missed] == [0]
+    assert await outbox.waiting() == {}
 
 
 @pytest.mark.parametrize("paused", [False, True])

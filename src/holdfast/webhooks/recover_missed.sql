@@ -30,7 +30,9 @@ made as (
     ) as k
     join holdfast.routes r on r.name = 'webhooks' and holdfast.matches(e.type, r.types)
     left join lateral (select true as it from holdfast.archive a where a.id = d.id limit 1) as ended on true
-    where pg_current_xact_id() is not null and ended.it is null
+    -- Not left to "on conflict" alone: a delivery that has ended since this statement began is no longer there.
+    left join lateral (select true as it from holdfast.inbox w where w.id = any (array[d.id]) limit 1) as live on true
+    where pg_current_xact_id() is not null and ended.it is null and live.it is null
     order by e.seq
     on conflict do nothing
     returning queue

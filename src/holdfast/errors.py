@@ -114,7 +114,7 @@ class NotFound(HoldfastError):
 
 
 class Rejected(HoldfastError):
-    """A webhook that was not received: not signed, too old, too large, or not JSON. Nothing was stored.
+    """A webhook that was not received: not signed, too old, too large, or in another form. Nothing was stored.
 
     Answer it with `status`. `reason` is for your logs: a sender whose signature is wrong is not told why.
     """
@@ -122,7 +122,7 @@ class Rejected(HoldfastError):
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
-        """Of the answer: 401, 413 or 415."""
+        """Of the answer: 400, 401, 413 or 415."""
         self.reason = reason
         """What is wrong with it."""
 

@@ -19,6 +19,7 @@ from .lazy import LazyModule
 from .model.backoff import Backoff, RetryFunction
 from .model.durations import Duration, seconds
 from .model.event import Event
+from .model.limits import check_flag
 from .model.terms import Terms
 from .operating import OperatorVerbs
 from .tasks import Task
@@ -211,12 +212,13 @@ class ReceptionVerbs(OperatorVerbs):
 
         return register
 
-    def receiver(self, *, source: str, secrets: Secrets, timeout: Duration = "10s") -> Receiver:
+    def receiver(self, *, source: str, secrets: Secrets, timeout: Duration = "10s", binary: bool = False) -> Receiver:
         """Return an ASGI application that receives the webhooks of a source: `app.mount("/hooks", hf.receiver(…))`.
 
         `secrets` may have signed a request, as Standard Webhooks describes it: a list, or a function that returns one,
-        for secrets that change while the application runs. A body that takes longer than `timeout` is rejected. The
-        answer is 204 after the commit, for a message that was delivered before, too.
+        for secrets that change while the application runs. A body that takes longer than `timeout` is rejected.
+        `binary`: this sender puts the attributes of its events in `ce-` headers, which are not signed. The answer is
+        204 after the commit, for a message that was delivered before, too.
 
         ```python
         app = hf.receiver(source="shop", secrets=SECRETS)  # uvicorn shop.hooks:app
@@ -232,13 +234,17 @@ class ReceptionVerbs(OperatorVerbs):
             gathering.Gathering(partial(self._keep, named)).keep,
             self._calls.close,
             within,
+            bool(check_flag("binary", binary)),
         )
 
-    async def receive(self, *, source: str, secrets: Secrets, headers: Headers, body: bytes) -> Received:
+    async def receive(
+        self, *, source: str, secrets: Secrets, headers: Headers, body: bytes, binary: bool = False
+    ) -> Received:
         """Receive one webhook, in a view of any framework. When this returns, it is committed: answer with 204.
 
-        `body` is the raw bytes of the request, because these are signed. Raises `Rejected`, with the status of the
-        answer, and logs why; and `Unreachable` if there is no database: answer with 503, and the sender tries again.
+        `body` is the raw bytes of the request, because these are signed. `binary` is that of `receiver`. Raises
+        `Rejected`, with the status of the answer, and logs why; and `Unreachable` if there is no database: answer with
+        503, and the sender tries again.
 
         ```python
         received = await hf.receive(source="shop", secrets=SECRETS, headers=request.headers, body=request.body)
@@ -249,15 +255,18 @@ class ReceptionVerbs(OperatorVerbs):
             raise InvalidInput("body", f"expected the raw bytes of the request, got a {body.__class__.__name__}")
         given = await requests.current(requests.check_secrets(secrets))
         try:
-            arrival = requests.verified(named, requests.plain(headers), body, given)
+            arrival = requests.verified(named, requests.plain(headers), body, given, bool(check_flag("binary", binary)))
         except Rejected as rejected:
             rejecting.of(source, self._rejections).record(rejected)
             raise
         return (await self._keep(named, [arrival]))[0]
 
-    def receive_sync(self, *, source: str, secrets: Secrets, headers: Headers, body: bytes) -> Received:
+    def receive_sync(
+        self, *, source: str, secrets: Secrets, headers: Headers, body: bytes, binary: bool = False
+    ) -> Received:
         """As `receive`, for code that does not await."""
-        return self._calls.wait_for(self.receive(source=source, secrets=secrets, headers=headers, body=body))
+        received = self.receive(source=source, secrets=secrets, headers=headers, body=body, binary=binary)
+        return self._calls.wait_for(received)
 
     def consume(self, consumer: Consumer, /, *, source: str) -> None:
         """Let the workers that serve `in.<source>` fetch from a broker: each message becomes one job.
@@ -283,7 +292,8 @@ class ReceptionVerbs(OperatorVerbs):
 
     def _source(self, source: str) -> Source:
         """The source of this name, with the terms of its handlers."""
-        return arrivals.Source(arrivals.check_source(source), self._terms_of_handler)
+        most_body = arrivals.most_body(self._event_types.limits)
+        return arrivals.Source(arrivals.check_source(source), self._terms_of_handler, most_body)
 
     def _terms_of_handler(self, kind: str) -> Terms | None:
         task = self.tasks.get(kind)

@@ -79,7 +79,8 @@ async def test_batches_are_sent_whole_and_in_order(hf: Holdfast, inbox: Inbox, s
 async def test_events_that_are_large_together_are_loaded_in_parts(
     hf: Holdfast, inbox: Inbox, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.worker.relay.relay.BYTES", 10_000)
+    monkeypatch.setattr("holdfast.worker.relay.relay.BYTES", 20_000)  # for two senders
+    monkeypatch.setattr("holdfast.worker.relay.relay.LEAST_SHARE", 1)
     hf.relay("order.*", to=sink, name="bus")
     for n in range(20):
         await hf.publish("order.paid", {"text": "x" * (30_000 if n == 7 else 3_000), "n": n})
@@ -87,6 +88,33 @@ async def test_events_that_are_large_together_are_loaded_in_parts(
         await until(lambda: statuses(inbox) == {"completed": 20})
     assert max(sink.batches) <= 3
     assert {len(message.data) > 20_000 for message in sink.messages} == {True, False}
+
+
+async def test_many_senders_share_what_a_route_may_load(
+    hf: Holdfast, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits for a slow server, as webhooks do, and holds what it has loaded for so long."""
+    monkeypatch.setattr("holdfast.worker.relay.relay.BYTES", 400_000)
+    monkeypatch.setattr("holdfast.worker.relay.relay.LEAST_SHARE", 20_000)
+    held: list[int] = []
+    over = asyncio.Event()
+
+    class Slow(Sink):
+        batch, parallel = 10, 32
+
+        async def send(self, batch: Sequence[Message], settle: Settle) -> None:
+            held.append(sum(len(message.data) for message in batch))
+            await over.wait()
+            await super().send(batch, settle)
+
+    hf.relay("order.*", to=Slow(), name="bus")
+    for n in range(200):
+        await hf.publish("order.paid", {"text": "x" * 9_000, "n": n})
+    async with hf.worker(**FAST):
+        await until(lambda: len(held) == 32)
+        assert max(held) <= 20_000 and sum(held) <= 32 * 20_000
+        over.set()
+        await until(lambda: statuses(inbox) == {"completed": 200})
 
 
 async def test_an_ordered_route_keeps_the_order_of_each_key(hf: Holdfast, inbox: Inbox, sink: Sink) -> None:

@@ -37,7 +37,7 @@ class Client:
         self.host, self.port = "127.0.0.1", int(url.split(":")[2].partition("/")[0])
 
     async def post(self, body: Any, headers: dict[str, str]) -> int:
-        if isinstance(body, bytes) and len(body) > MOST_BODY:
+        if isinstance(body, bytes) and len(body) > 1024 * 1024:
             body = io.BytesIO(body)  # the client warns otherwise
         async with self.session.post(self.url, data=body, headers=headers) as answer:
             text = await answer.read()
@@ -139,7 +139,15 @@ async def test_structured_events_of_another_implementation(client: Client, inbox
     assert event["headers"] == {"key": "ü"}
 
 
-async def test_binary_events_of_another_implementation(client: Client, inbox: Inbox) -> None:
+@pytest.fixture
+async def trusting(hf: Holdfast, client: Client) -> AsyncIterator[Client]:
+    """The client of a receiver that takes attributes in headers."""
+    receiver = hf.receiver(source="shop", secrets=[SECRET], timeout="60s", binary=True)
+    async with serving(receiver) as url:
+        yield Client(url, client.session)
+
+
+async def test_binary_events_of_another_implementation(trusting: Client, inbox: Inbox) -> None:
     from cloudevents.core.bindings.http import to_binary_event
 
     id = fresh_id()
@@ -147,23 +155,87 @@ async def test_binary_events_of_another_implementation(client: Client, inbox: In
         {"id": id, "source": "/théâtre", "type": "order.paid", "partitionkey": 'a "b" %'}, {"order_id": 9}
     )
     message = to_binary_event(made)
-    assert await client.post(message.body, {**signed(message.body, id), **message.headers}) == 204
+    assert await trusting.post(message.body, {**signed(message.body, id), **message.headers}) == 204
     row = rows(inbox)[0]
     event = row["payload"]["event"]
     assert (event["id"], event["source"], event["data"]) == (id, "/théâtre", {"order_id": 9})
     assert row["partition_key"] == 'a "b" %'
 
 
-async def test_headers_that_are_not_signed_make_no_second_job(client: Client, inbox: Inbox) -> None:
+async def test_headers_that_are_not_signed_make_no_second_job(trusting: Client, inbox: Inbox) -> None:
     body, id = b'{"order_id": 1}', fresh_id()
     headers = signed(body, id, ce_specversion="1.0", ce_id=id, ce_source="s", ce_type="order.paid")
-    assert await client.post(body, headers) == 204
-    assert await client.post(body, {**headers, "ce-source": "t"}) == 204
-    assert await client.post(body, {**headers, "ce-id": "another"}) == 401
+    assert await trusting.post(body, headers) == 204
+    assert await trusting.post(body, {**headers, "ce-source": "t"}) == 204
+    assert await trusting.post(body, {**headers, "ce-type": "order.refunded"}) == 204
+    assert await trusting.post(body, {**headers, "content-type": STRUCTURED}) == 204
+    assert await trusting.post(body, {**headers, "ce-id": "another"}) == 401
     assert len(rows(inbox)) == 1
 
 
-async def test_what_cannot_be_read_is_kept(client: Client, inbox: Inbox) -> None:
+FORMS = {
+    "structured": structured("e1"),
+    "plain": plain_body(order_id=1),
+    "data": b'{"type": "card", "order_id": 1}',
+    "no type": b'{"order_id": 1}',
+    "another version": structured("e1", specversion="0.3"),
+    "a version that is none": structured("e1", specversion=None),
+    "no object": b"[1]",
+    "no JSON": b"{",
+}
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("body", FORMS.values(), ids=FORMS.keys())
+async def test_one_signed_request_makes_one_job_of_one_type(
+    hf: Holdfast, inbox: Inbox, body: bytes, binary: bool
+) -> None:
+    """It was recorded, and is sent again with other headers: these are not signed."""
+    id = fresh_id()
+
+    async def post(**headers: str) -> str | None:
+        """The kind of the job that it made."""
+        given = signed(body, id, SECRET, None, **headers)
+        try:
+            received = await hf.receive(source="shop", secrets=[SECRET], headers=given, body=body, binary=binary)
+        except Rejected as rejected:
+            assert rejected.status == 400
+            return None
+        return received.kind
+
+    def attributes(type: str) -> dict[str, str]:
+        return {"ce_specversion": "1.0", "ce_id": id, "ce_source": "shop", "ce_type": type}
+
+    changed: list[dict[str, str]] = [
+        {**types, **more}
+        for types in ({}, {"content_type": STRUCTURED}, {"content_type": "application/x+json"})
+        for more in ({}, attributes("order.paid"), {"ce_id": id})
+    ]
+    kinds = {kind for headers in changed if (kind := await post(**headers)) is not None}
+    assert len(rows(inbox)) <= 1
+    if not binary or b"specversion" in body:  # otherwise, its type is not signed
+        assert len(kinds) == 1
+        assert {await post(**{**headers, **attributes("order.refunded")}) for headers in changed} <= {*kinds, None}
+        assert {row["kind"] for row in rows(inbox)} == kinds
+
+
+async def test_attributes_in_headers_are_asked_for_or_rejected(
+    client: Client, trusting: Client, receiver: Receiver, inbox: Inbox
+) -> None:
+    plain, id = plain_body(order_id=1), fresh_id()
+    beside = signed(plain, id, ce_specversion="1.0", ce_id=id, ce_source="s", ce_type="order.refunded")
+    assert await client.post(plain, beside) == 400
+    assert await trusting.post(plain, signed(plain, id)) == 400
+    assert not rows(inbox)
+    assert dict(receiver.rejected) == {400: 1}
+    whole = structured("e1")
+    assert await client.post(whole, signed(whole, ce_id="x", ce_type="order.refunded")) == 204
+    assert await trusting.post(whole, signed(whole)) == 204
+    (row,) = rows(inbox)
+    assert (row["kind"], row["payload"]["event"]["id"]) == ("shop/order.paid", "e1")
+
+
+async def test_what_cannot_be_read_is_kept(client: Client, trusting: Client, inbox: Inbox) -> None:
     bodies = [
         b"{",
         b"[]",
@@ -178,7 +250,7 @@ async def test_what_cannot_be_read_is_kept(client: Client, inbox: Inbox) -> None
     assert {row["kind"] for row in found} == {"@unreadable"}
     assert [base64.b64decode(row["payload"]["body"]) for row in found] == bodies
     body = plain_body()
-    assert await client.post(body, signed(body, ce_id="%ff")) == 204
+    assert await trusting.post(body, signed(body, ce_id="%ff")) == 204
     assert rows(inbox)[-1]["payload"]["attributes"] == {"ce-id": "%ff"}
 
 
@@ -456,7 +528,7 @@ async def test_the_plain_functions(hf: Holdfast, inbox: Inbox) -> None:
     with pytest.raises(Rejected, match="no signature matches this request") as rejected:
         await hf.receive(source="shop", secrets=[SECRET], headers=headers, body=body + b" ")
     assert rejected.value.status == 401
-    with pytest.raises(Rejected, match="larger than 1,048,576 bytes") as rejected:
+    with pytest.raises(Rejected, match="larger than 2,097,152 bytes") as rejected:
         await hf.receive(source="shop", secrets=[SECRET], headers=headers, body=b"x" * (MOST_BODY + 1))
     assert rejected.value.status == 413
     with pytest.raises(InvalidInput, match="body: expected the raw bytes of the request, got a dict"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import asyncpg
@@ -55,6 +56,21 @@ async def test_tenants(outbox: Outbox) -> None:
             "select e.url from holdfast.inbox i join holdfast.endpoints e on e.id::text = i.payload ->> 'endpoint'"
         )
         assert {row[0][8] for row in rows} == hosts, tenant
+
+
+async def test_events_of_holdfasts_own_are_asked_for_by_their_first_word(outbox: Outbox) -> None:
+    """They name the endpoints of other customers."""
+    customer = await outbox.add("https://a.example/")
+    all_tenants = await outbox.add("https://b.example/", tenant="*")
+    operators = await outbox.add("https://c.example/", types=["holdfast.*", "order.*"])
+    await operating.disable(outbox.session, (await outbox.add("https://d.example/")).id, "test")
+    await outbox.fan_out()
+    made = [json.loads(claim.payload)["endpoint"] for claim in await outbox.endpoints()]
+    assert made == [str(operators.id)]
+    lately, soon = (datetime.now(UTC) + timedelta(hours=hours) for hours in (-1, 1))
+    for each in (customer, all_tenants, operators):
+        again = [count async for count in operating.replay(outbox.session, each.id, lately, soon)]
+        assert again == [1] * (each is operators)
 
 
 async def test_many_at_once_keep_their_order(outbox: Outbox) -> None:

@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from email.utils import formatdate
 from typing import Any
 
@@ -20,6 +20,8 @@ from tests.webhooks.servers import CERTIFICATE, Behaviour, answering, serving
 
 from holdfast.webhooks import sender as module
 from holdfast.webhooks.addresses import Policy
+from holdfast.webhooks.limits import Busy
+from holdfast.webhooks.names import LOOKUPS
 from holdfast.webhooks.sender import Answer, Sender
 
 OPEN = Policy(allow_private=True, allow_http=True, ports=None)
@@ -224,6 +226,87 @@ async def test_a_slow_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
         over.set()
     assert fine.status == 204
     assert {each.error for each in answers} == {"no whole answer within 4 s"}
+
+
+def slow_names(over: threading.Event) -> Callable[[str, int, int], list[Any]]:
+    """Names that begin with "slow" are found when this is over, all others at once."""
+
+    def look_up(host: str, port: int, family: int) -> list[Any]:
+        if host.startswith("slow"):
+            over.wait(ENOUGH)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    return look_up
+
+
+async def test_names_that_nobody_answers_for_hold_up_no_name_that_was_found_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(module, "_look_up", slow_names(over))
+    bye = answering(204, headers="connection: close\r\n")
+    async with serving(bye) as server, Sender(OPEN, ENOUGH) as sender:
+        fine = f"http://fine.test:{server.port}/"
+        assert (await sender.post(fine, {}, b"{}")).status == 204
+        urls = [f"http://slow{n}.test:{server.port}/" for n in range(3 * LOOKUPS)]
+        slow = [asyncio.create_task(sender.post(url, {}, b"{}", ENOUGH)) for url in urls]
+        await asyncio.sleep(0.1)
+        assert (await sender.post(fine, {}, b"{}")).status == 204
+        with pytest.raises(Busy, match="too many names are looked up"):
+            await sender.post(f"http://new.test:{server.port}/", {}, b"{}", 0.5)
+        assert not any(task.done() for task in slow)
+        over.set()
+        assert {(await task).status for task in slow} == {204}
+
+
+async def test_waiting_for_a_look_up_is_not_the_servers_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(module, "_look_up", slow_names(over))
+    async with serving() as server, Sender(OPEN, 1.5) as sender:
+        slow = [asyncio.create_task(sender.post(f"http://slow{n}.test/", {}, b"{}")) for n in range(LOOKUPS)]
+        await asyncio.sleep(0.1)
+        waiting = asyncio.create_task(sender.post(f"http://new.test:{server.port}/", {}, b"{}", ENOUGH))
+        answers = await asyncio.gather(*slow)
+        await asyncio.sleep(1.5)
+        over.set()
+        answer = await waiting
+    assert {each.error for each in answers} == {"no whole answer within 1.5 s"}
+    assert answer.status == 204 and answer.ms < 1500
+
+
+async def test_one_look_up_of_a_name_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    asked: list[str] = []
+    found = slow_names(over)
+
+    def look_up(host: str, port: int, family: int) -> list[Any]:
+        asked.append(host)
+        return found(host, port, family)
+
+    monkeypatch.setattr(module, "_look_up", look_up)
+    async with serving() as server, Sender(OPEN, ENOUGH) as sender:
+        slow = [
+            asyncio.create_task(sender.post(f"http://slow.test:{server.port}/", {}, b"{}")) for _ in range(2 * LOOKUPS)
+        ]
+        await asyncio.sleep(0.1)
+        slow[0].cancel()
+        assert (await sender.post(f"http://new.test:{server.port}/", {}, b"{}")).status == 204
+        over.set()
+        assert {(await task).status for task in slow[1:]} == {204}
+    assert asked == ["slow.test", "new.test"]
+
+
+async def test_waiting_for_other_requests_is_not_the_servers_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECTIONS", 2)
+    async with serving(servers.silent) as silent, serving() as server, Sender(OPEN, 1.5) as sender:
+        slow = [asyncio.create_task(sender.post(silent.url, {}, b"{}")) for _ in range(2)]
+        while len(silent.requests) < 2:
+            await asyncio.sleep(0.01)
+        with pytest.raises(Busy, match="too many requests are under way"):
+            await sender.post(server.url, {}, b"{}", 0.2)
+        answer = await sender.post(server.url, {}, b"{}", ENOUGH)
+        assert {(await task).status for task in slow} == {None}
+    assert answer.status == 204 and answer.ms < 1500
 
 
 async def test_tls(names: Names) -> None:

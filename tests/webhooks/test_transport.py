@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -26,9 +28,10 @@ from holdfast.model.event import Delivered, Message, Postponed, Refused, Verdict
 from holdfast.model.ids import new_id
 from holdfast.model.occurrences import Occurrences, Subscriber
 from holdfast.transports import Transport
-from holdfast.webhooks import Webhooks, limits, operating, transport
+from holdfast.webhooks import Webhooks, limits, operating, sender, transport
 from holdfast.webhooks.fanning import QUEUE
 from holdfast.webhooks.limits import Breaker, Slots
+from holdfast.webhooks.names import LOOKUPS
 from holdfast.webhooks.schedule import ATTEMPTS, DELAYS, delay
 from holdfast.webhooks.transport import EndpointTransport
 
@@ -285,6 +288,31 @@ async def test_four_requests_per_host_and_the_others_wait_or_are_postponed(
     assert server.most == 4
     assert sum(isinstance(each, Delivered) for each in verdicts) == delivered
     assert sum(isinstance(each, Postponed) for each in verdicts) == 40 - delivered
+
+
+async def test_what_waits_for_the_names_of_others_loses_no_attempt(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def look_up(host: str, port: int, family: int) -> list[Any]:
+        if host.startswith("slow"):
+            over.wait(60)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(sender, "_look_up", look_up)
+    monkeypatch.setattr(transport, "PATIENCE", 0.5)
+    async with serving() as server, sending(outbox, timeout=2.0) as send:
+        slow = [await outbox.add(f"http://slow{n}.test:{server.port}/") for n in range(LOOKUPS)]
+        new = await outbox.add(f"http://new.test:{server.port}/")
+        verdicts = await send(*(message(each.id) for each in (*slow, new)))
+        assert [type(each) for each in verdicts] == [Refused] * LOOKUPS + [Postponed]
+        assert isinstance(verdicts[-1], Postponed) and verdicts[-1].delay >= 1
+        assert (await of(outbox, new.id)).failing_since is None
+        over.set()
+        await asyncio.sleep(0.2)
+        (verdict,) = await send(message(new.id))
+    assert isinstance(verdict, Delivered)
 
 
 async def test_an_endpoint_that_cannot_be_reached_is_left_alone(outbox: Outbox) -> None:

@@ -11,7 +11,7 @@ with wanted as materialized (
         union all
         select p.id::text, 'webhooks to ' || p.url
         from holdfast.endpoints p
-        where (p.tenant in ('*', e.tenant) or p.tenant is null and e.tenant is null) and holdfast.matches(e.type, p.types)
+        where (p.tenant in ('*', e.tenant) or p.tenant is null and e.tenant is null) and holdfast.endpoint_wants(e.type, p.types)
     ) as t
     cross join lateral (
         select 0 as replay

@@ -19,16 +19,25 @@ import msgspec
 
 from ..errors import ConfigurationError, InvalidInput
 from ..model.event import Event
-from ..model.limits import DEFAULT_LIMITS, check_key, check_name
+from ..model.limits import DEFAULT_LIMITS, Limits, check_key, check_name
 from ..model.terms import Terms
-from ..transports.cloudevents import Unreadable, is_structured, read
+from ..transports.cloudevents import JSON, STRUCTURED, Unreadable, has_attributes, read
 
 UNREADABLE = "@unreadable"
-MOST_BODY = 1024 * 1024
-"""Bytes of a message that is read. A larger request is rejected; what is larger in a broker is stored as unreadable."""
 MOST_REASON = 1000
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}", re.ASCII)
+
+
+def most_body(limits: Limits) -> int:
+    """Bytes of a message that is read. A larger request is rejected; a larger message is stored as unreadable.
+
+    It is more than the data of an event may have: publish_events.sql sees to it that each event fits, as it is sent.
+    """
+    return 2 * max(limits.payload_bytes, DEFAULT_LIMITS.payload_bytes)
+
+
+MOST_BODY = most_body(DEFAULT_LIMITS)
 
 
 def check_source(source: object) -> str:
@@ -84,27 +93,29 @@ class Source(msgspec.Struct, frozen=True):
     name: str
     find: Callable[[str], Terms | None]
     """Returns the terms of the jobs of a kind, if the application has a handler for it."""
+    most_body: int = MOST_BODY
     _terms: dict[tuple[str, int], Terms] = msgspec.field(default_factory=dict)
 
     def read(self, message: Message) -> Arrival:
-        """Return what becomes of a CloudEvent."""
+        """Return what becomes of a message of a broker: a CloudEvent, which is known by its source and id."""
         try:
-            event = _read(message)
+            event = self._read(message, message.content_type)
             return self.arrival(message, event, message_key(self.name, event.source, event.id))
         except Unreadable as error:
             return self.unreadable(message, str(error))
 
     def read_request(self, message: Message) -> Arrival:
-        """Return what becomes of the body of a request; its id is signed, and so is its body.
+        """Return what becomes of a request. Its id and its body are signed, and its headers are not.
 
-        Beside a structured CloudEvent, it may be plain JSON with a `type`, as Standard Webhooks recommends. CloudEvents
-        attributes in headers are not signed, so they do not make the key: a request that is sent again with other
-        headers must not make another job.
+        So the body alone says whether it is a structured CloudEvent, and no header makes the key: a request that is
+        sent again with other headers must not make another job. What is no CloudEvent may be plain JSON with a `type`,
+        as Standard Webhooks recommends; attributes beside it are there only if the application trusts them.
         """
-        if is_structured(message.content_type):
-            return self.read(message)
         try:
-            event = _read(message) if message.attributes else self._plain_event(message)
+            if has_attributes(message.body):
+                event = self._read(message, STRUCTURED)
+                return self.arrival(message, event, message_key(self.name, event.source, event.id))
+            event = self._read(message, JSON) if message.attributes else self._plain_event(message)
             return self.arrival(message, event, message_key(self.name, "", message.id))
         except Unreadable as error:
             return self.unreadable(message, str(error))
@@ -140,6 +151,19 @@ class Source(msgspec.Struct, frozen=True):
         terms = Terms(UNREADABLE, queue_of(self.name), 1, 5, 1)
         key = message_key(self.name, "", message.id)
         return Arrival(message, terms, msgspec.json.encode(payload).decode(), key, unreadable=reason)
+
+    def _read(self, message: Message, content_type: str | None) -> Event[msgspec.Raw]:
+        try:
+            if (size := len(message.body)) > self.most_body:
+                raise Unreadable(f"the message is {size:,} bytes, the limit is {self.most_body:,}")
+            event = read(message.attributes, message.body, content_type)
+            if "data_base64" in event.headers:
+                raise Unreadable("data_base64: expected data as JSON")
+            return event
+        except RecursionError:
+            raise Unreadable("the data is nested too deeply") from None
+        except UnicodeError:
+            raise Unreadable("the data is not UTF-8") from None
 
     def _plain_event(self, message: Message) -> Event[msgspec.Raw]:
         """Read `{"type": …, "timestamp": …, "data": …}`; without "data", the data is the whole body."""
@@ -181,20 +205,6 @@ def _order_key(key: str) -> str:
         return check_key("key", key)
     except InvalidInput:
         return f"sha256:{hashlib.sha256(key.encode(errors='surrogatepass')).hexdigest()}"
-
-
-def _read(message: Message) -> Event[msgspec.Raw]:
-    try:
-        if len(message.body) > MOST_BODY:
-            raise Unreadable(f"the message is {len(message.body):,} bytes, the limit is {MOST_BODY:,}")
-        event = read(message.attributes, message.body, message.content_type)
-        if "data_base64" in event.headers:
-            raise Unreadable("data_base64: expected data as JSON")
-        return event
-    except RecursionError:
-        raise Unreadable("the data is nested too deeply") from None
-    except UnicodeError:
-        raise Unreadable("the data is not UTF-8") from None
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 | answer | when |
 |---|---|
 | 204 | the message is committed, now or at an earlier delivery |
+| 400 | attributes in headers, which are not signed, without `binary`; or none with it |
 | 401 | the signature is missing, wrong or too old; nothing is stored |
 | 405, 408, 413, 415 | not a POST; the body came too slowly; too large; not JSON |
 | 503 | no database; the sender tries again |
@@ -18,7 +19,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from ..errors import Contended, Rejected, Unreachable
-from .arrivals import MOST_BODY, Arrival, Source
+from .arrivals import Arrival, Source
 from .rejecting import Rejections
 from .requests import Secrets, check_before_body, current, plain, too_large, verified
 from .storing import Received
@@ -33,6 +34,7 @@ Keep = Callable[[Arrival], Awaitable[Received]]
 RETRY_AFTER = 5
 """Seconds, in an answer of 503."""
 TEXTS = {
+    400: b"not in a form that is accepted here\n",
     401: b"not signed, or not lately\n",
     405: b"use POST\n",
     408: b"the body came too slowly\n",
@@ -56,13 +58,20 @@ class Receiver:
     """
 
     def __init__(
-        self, source: Source, secrets: Secrets, keep: Keep, close: Callable[[], Awaitable[None]], timeout: float
+        self,
+        source: Source,
+        secrets: Secrets,
+        keep: Keep,
+        close: Callable[[], Awaitable[None]],
+        timeout: float,
+        binary: bool,
     ) -> None:
         self._source = source
         self._secrets = secrets
         self._keep = keep
         self._close = close
         self._timeout = timeout
+        self._binary = binary
         self._rejections = Rejections(source.name)
         self.rejected: Counter[int] = self._rejections.counts
         """Requests that were rejected, by the status of the answer."""
@@ -94,9 +103,9 @@ class Receiver:
             if scope["method"] != "POST":
                 raise Rejected(405, f"expected POST, got {scope['method'][:20]!r}")
             headers = plain(scope["headers"])
-            check_before_body(headers)
+            check_before_body(self._source, headers)
             body = await self._body(receive)
-            arrival = verified(self._source, headers, body, await current(self._secrets))
+            arrival = verified(self._source, headers, body, await current(self._secrets), self._binary)
             await self._keep(arrival)
         except Rejected as rejected:
             self._rejections.record(rejected)
@@ -124,8 +133,8 @@ class Receiver:
                         raise _Gone
                     chunk = message.get("body", b"")
                     size += len(chunk)
-                    if size > MOST_BODY:
-                        raise too_large()
+                    if size > self._source.most_body:
+                        raise too_large(self._source)
                     chunks.append(chunk)
                     if not message.get("more_body", False):
                         return b"".join(chunks)

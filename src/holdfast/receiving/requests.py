@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from ..errors import ConfigurationError, InvalidInput, Rejected
 from ..model.signature import ID, BadSignature, check_secret, verify_headers
-from ..transports.cloudevents import Unreadable, is_structured
-from .arrivals import MOST_BODY, Arrival, Message, Source
+from ..transports.cloudevents import Unreadable, has_attributes
+from .arrivals import Arrival, Message, Source
 
 Secrets = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str]]]
 """The secrets that may have signed a request, or a function that returns them, called for each request."""
@@ -64,11 +64,11 @@ def _text(value: str | bytes) -> str:
     return str.__str__(value) if isinstance(value, str) else value.decode("latin-1")  # no subclass: it is stored
 
 
-def check_before_body(headers: Mapping[str, str]) -> None:
+def check_before_body(source: Source, headers: Mapping[str, str]) -> None:
     """Raise `Rejected` for a request whose headers alone say that it cannot be received."""
     length = headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and int(length[:20]) > MOST_BODY:
-        raise too_large()
+    if length.isascii() and length.isdigit() and int(length[:20]) > source.most_body:
+        raise too_large(source)
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         raise Rejected(415, f"content-encoding: expected none, got {coding!r}")
@@ -79,23 +79,34 @@ def check_before_body(headers: Mapping[str, str]) -> None:
         raise Rejected(415, f"content-type: expected application/json or application/cloudevents+json, got {media!r}")
 
 
-def too_large() -> Rejected:
-    return Rejected(413, f"the body is larger than {MOST_BODY:,} bytes")
+def too_large(source: Source) -> Rejected:
+    return Rejected(413, f"the body is larger than {source.most_body:,} bytes")
 
 
-def verified(source: Source, headers: Mapping[str, str], body: bytes, secrets: Sequence[str]) -> Arrival:
-    """Return what becomes of a request; raises `Rejected` unless one of the secrets has signed it, and lately."""
-    check_before_body(headers)
-    if len(body) > MOST_BODY:
-        raise too_large()
+def verified(
+    source: Source, headers: Mapping[str, str], body: bytes, secrets: Sequence[str], binary: bool = False
+) -> Arrival:
+    """Return what becomes of a request; raises `Rejected` unless one of the secrets has signed it, and lately.
+
+    `binary`: this sender puts the attributes of its events in headers, and the application trusts what is not signed.
+    Then each request that is no structured event must have them, and otherwise none may: a request that is sent again
+    with headers added or taken away must not become an event of another type.
+    """
+    check_before_body(source, headers)
+    if len(body) > source.most_body:
+        raise too_large(source)
     try:
         id = verify_headers(headers, body, secrets, time.time())
     except BadSignature as error:
         raise Rejected(401, error.reason) from None
     content_type = headers.get("content-type")
     beside = {name: value for name, value in headers.items() if name.startswith(PREFIX)}
-    if is_structured(content_type) or not beside:
+    if has_attributes(body) or not (binary or beside):
         return source.read_request(Message(id, body, content_type))
+    if not binary:
+        raise Rejected(400, f"{PREFIX}…: expected no attributes in headers, which are not signed; see `binary`")
+    if not beside:
+        raise Rejected(400, f"{PREFIX}…: expected the attributes of an event in headers, because of `binary`")
     try:
         attributes = {name.removeprefix(PREFIX): _unquoted(value) for name, value in beside.items()}
     except Unreadable as error:

@@ -50,6 +50,14 @@ def is_structured(content_type: str | None) -> bool:
     return content_type is not None and content_type.partition(";")[0].strip().lower() == STRUCTURED
 
 
+def has_attributes(body: bytes) -> bool:
+    """Does the body say by itself that it is a CloudEvent? It is an object with a `specversion`."""
+    try:
+        return "specversion" in msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+
+
 def read(found: Mapping[str, str], body: bytes, content_type: str | None = None) -> Event[msgspec.Raw]:
     """Read an event: `found` are its attributes without their prefix, or nothing if the message is structured."""
     if is_structured(content_type):

@@ -50,7 +50,7 @@ made as (
            1, clock_timestamp(), $4::int, 1, p.ordered and e.key is not null, false, false, e.created_at
     from event e
     join endpoint p
-      on (p.tenant in ('*', e.tenant) or p.tenant is null and e.tenant is null) and holdfast.matches(e.type, p.types)
+      on (p.tenant in ('*', e.tenant) or p.tenant is null and e.tenant is null) and holdfast.endpoint_wants(e.type, p.types)
     cross join lateral holdfast.delivery_id(e.event, p.id::text, e.replay) as d (id)
     cross join lateral (
         select case when p.ordered and e.key is not null then holdfast.endpoint_key(p.id, e.key) else d.id::text end as key

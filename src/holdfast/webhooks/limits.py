@@ -20,8 +20,12 @@ OPENS_AFTER = 5
 FIRST_WAIT, LONGEST_WAIT = 5.0, 600.0
 
 
+class Busy(Exception):
+    """Not sent now, because of other requests. It says nothing about the server."""
+
+
 class Slots:
-    """The slots of one host. First come, first served."""
+    """The slots of one host, or of what requests share. First come, first served."""
 
     __slots__ = ("_free", "_waiting", "number", "pace")
 

@@ -23,7 +23,7 @@ made as (
     join holdfast.events e
       on e.published_at >= greatest($2::timestamptz, p.created_at)
      and (p.tenant in ('*', e.tenant) or p.tenant is null and e.tenant is null)
-     and holdfast.matches(e.type, p.types)
+     and holdfast.endpoint_wants(e.type, p.types)
     cross join lateral holdfast.delivery_id(e.id, p.id::text, 0) as d (id)
     cross join lateral (
         select case when p.ordered and e.key is not null then holdfast.endpoint_key(p.id, e.key) else d.id::text end as key

@@ -20,7 +20,7 @@ chosen as materialized (
      and e.seq > $7::bigint
      and ($6::uuid is null or e.id = $6::uuid)
      and (p.tenant in ('*', e.tenant) or p.tenant is null and e.tenant is null)
-     and holdfast.matches(e.type, p.types)
+     and holdfast.endpoint_wants(e.type, p.types)
      and ($5::text[] is null or holdfast.matches(e.type, $5::text[]))
     join holdfast.routes r on r.name = 'webhooks' and holdfast.matches(e.type, r.types)
     order by e.seq

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import socket
 import ssl
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -26,14 +26,17 @@ from yarl import URL
 from ..errors import InvalidInput
 from ..version import __version__
 from .addresses import Forbidden, Policy
+from .limits import PATIENCE, Busy, Slots
+from .names import Names
 
 READ_BYTES = 64 * 1024
 """Most bytes of an answer's body that are read."""
 KEPT_BYTES = 1024
 """Most bytes of it that are kept."""
-LOOKUPS = 16
-"""Threads that resolve names. A slow name server must not take those of the application."""
 CONNECTIONS = 512
+"""Requests at the same time."""
+LARGE = 1024 * 1024
+"""Bytes of a body from which on aiohttp wants a file."""
 MOST_TARGETS = 10_000
 """URLs that are kept, checked and parsed."""
 USER_AGENT = f"Holdfast/{__version__} (+webhooks)"
@@ -64,13 +67,31 @@ class Answer:
 
 
 class _Trail:
-    """What is known about the connection of one request."""
+    """What is known about the connection of one request, and when it must have ended."""
 
-    __slots__ = ("address", "fresh")
+    __slots__ = ("address", "began", "deadline", "fresh", "until")
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: asyncio.Timeout, until: float) -> None:
         self.address: str | None = None
         self.fresh = False
+        self.began = time.monotonic()
+        self.deadline = deadline
+        self.until = until
+        """Until when it may wait for others."""
+
+    async def wait(self, slots: Slots) -> None:
+        """Take a slot. The time until there is one is not the server's, so it does not count; raises `Busy`."""
+        due = self.deadline.when()
+        began = time.monotonic()
+        self.deadline.reschedule(None)
+        try:
+            await slots.acquire(max(self.until - began, 0.0))
+        except TimeoutError:
+            raise Busy("too many names are looked up") from None
+        finally:
+            waited = time.monotonic() - began
+            self.began += waited
+            self.deadline.reschedule(due + waited if due is not None else None)
 
 
 _trail: ContextVar[_Trail] = ContextVar("holdfast_webhook_trail")
@@ -90,13 +111,12 @@ class _Response(aiohttp.ClientResponse):
 class _Resolver(AbstractResolver):
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._threads = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="holdfast-webhook-names")
+        self._names = Names(_look_up)
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        loop = asyncio.get_running_loop()
-        infos = await loop.run_in_executor(self._threads, _look_up, host, port, family)
+        infos = await self._names.find(host, port, family, _trail.get().wait)
         found: list[ResolveResult] = []
         for kind, _, proto, _, address in infos:
             self._policy.check_address(str(address[0]))
@@ -111,7 +131,7 @@ class _Resolver(AbstractResolver):
         return found
 
     async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._names.close()
 
 
 def _look_up(host: str, port: int, family: int) -> list[Any]:
@@ -126,12 +146,13 @@ class Sender:
         self._deadline = deadline
         self._targets: dict[str, URL] = {}
         self._resolver = _Resolver(policy)
+        self._slots = Slots(CONNECTIONS)
         connector = aiohttp.TCPConnector(
             ssl=tls if tls is not None else True,
             resolver=self._resolver,
             use_dns_cache=False,
-            limit=CONNECTIONS,
-            limit_per_host=0,  # the caller's slots: time spent in a queue must not count as the server's
+            limit=0,  # our own slots, and the caller's for each host: time in a queue must not count as the server's
+            limit_per_host=0,
             keepalive_timeout=30.0,
             socket_factory=self._socket,
         )
@@ -162,29 +183,45 @@ class Sender:
         await self._session.close()
         await self._resolver.close()
 
-    async def post(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
-        """Send one request. Whatever the server does, this returns within the deadline."""
-        trail = _Trail()
-        token = _trail.set(trail)
-        began = time.perf_counter()
+    async def post(self, url: str, headers: dict[str, str], body: bytes, patience: float = PATIENCE) -> Answer:
+        """Send one request. Whatever the server does, this returns within the deadline.
+
+        Before that, it may have to wait for others, up to `patience` seconds; raises `Busy` if that is not enough.
+        """
+        until = time.monotonic() + patience
         try:
-            async with asyncio.timeout(self._deadline):
+            await self._slots.acquire(patience)
+        except TimeoutError:
+            raise Busy("too many requests are under way") from None
+        try:
+            return await self._post(url, headers, body, until)
+        finally:
+            self._slots.give_back()
+
+    async def _post(self, url: str, headers: dict[str, str], body: bytes, until: float) -> Answer:
+        deadline = asyncio.timeout(self._deadline)
+        trail = _Trail(deadline, until)
+        token = _trail.set(trail)
+        try:
+            async with deadline:
                 target = self._target(url)
                 try:
-                    answer = await self._once(target, headers, body, trail, began)
+                    answer = await self._once(target, headers, body, trail)
                 except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                     # The server may have closed a kept connection while we sent. A delivery may arrive twice anyway.
                     if trail.fresh or isinstance(error, aiohttp.ClientConnectorError):
                         raise
-                    answer = await self._once(target, headers, body, trail, began)
+                    answer = await self._once(target, headers, body, trail)
                 return answer
+        except Busy:
+            raise
         except TimeoutError:
             problem = f"no whole answer within {self._deadline:g} s"
         except Exception as error:
             problem = _in_words(error)
         finally:
             _trail.reset(token)
-        return Answer(ms=_since(began), address=trail.address, error=problem)
+        return Answer(ms=_since(trail.began), address=trail.address, error=problem)
 
     def _target(self, url: str) -> URL:
         """The URL, checked: it may have been stored under another policy, or by hand."""
@@ -195,8 +232,9 @@ class Sender:
             found = self._targets[url] = URL(self._policy.check_url(url), encoded=True)
         return found
 
-    async def _once(self, url: URL, headers: dict[str, str], body: bytes, trail: _Trail, began: float) -> Answer:
-        async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as response:
+    async def _once(self, url: URL, headers: dict[str, str], body: bytes, trail: _Trail) -> Answer:
+        data = body if len(body) <= LARGE else io.BytesIO(body)
+        async with self._session.post(url, data=data, headers=headers, allow_redirects=False) as response:
             read = bytearray()
             async for chunk in response.content.iter_any():
                 read += chunk
@@ -204,7 +242,7 @@ class Sender:
                     response.close()  # what else it sends is of no interest, and may never end
                     break
             return Answer(
-                ms=_since(began),
+                ms=_since(trail.began),
                 status=response.status,
                 address=trail.address,
                 text=_shown(bytes(read[: KEPT_BYTES + 4]), response.headers.get("content-encoding")),
@@ -224,7 +262,7 @@ class Sender:
 
 
 def _since(began: float) -> float:
-    return (time.perf_counter() - began) * 1000
+    return (time.monotonic() - began) * 1000
 
 
 def _in_words(error: BaseException) -> str:

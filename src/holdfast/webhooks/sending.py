@@ -15,6 +15,7 @@ from ..errors import ConfigurationError, InvalidInput
 from ..model.event import Message
 from ..model.signature import ID, SIGNATURE, TIMESTAMP, sign
 from ..transports.cloudevents import STRUCTURED, structured
+from .limits import PATIENCE
 
 if TYPE_CHECKING:
     from .sender import Answer, Sender
@@ -47,13 +48,14 @@ def new_sender(webhooks: Webhooks) -> Sender:
     return Sender(webhooks.policy, webhooks.timeout, webhooks.tls)
 
 
-async def attempt(sender: Sender, message: Message, endpoint: Endpoint) -> Answer:
-    """Send one message, signed now with all secrets of the endpoint."""
+async def attempt(sender: Sender, message: Message, endpoint: Endpoint, patience: float = PATIENCE) -> Answer:
+    """Send one message, signed now with all secrets of the endpoint. See `Sender.post`."""
     if not endpoint.secrets:
         raise InvalidInput("secrets", "none is valid any more; to make one: holdfast endpoint rotate")
     body = structured(message)
     timestamp = int(time.time())
-    return await sender.post(endpoint.url, signed_headers(message.event_id, timestamp, body, endpoint.secrets), body)
+    headers = signed_headers(message.event_id, timestamp, body, endpoint.secrets)
+    return await sender.post(endpoint.url, headers, body, patience)
 
 
 def signed_headers(id: str, timestamp: int, body: bytes, secrets: Sequence[str]) -> dict[str, str]:

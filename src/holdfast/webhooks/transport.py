@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 import time
 from collections import deque
@@ -20,7 +21,7 @@ from ..model.occurrences import Occurrences
 from ..transports import Settle
 from .addresses import Policy
 from .fanning import QUEUE, FannedOut, fan_out, postpone
-from .limits import MOST_URLS, PATIENCE, PER_HOST, TURN, Breaker, Slots
+from .limits import MOST_URLS, PATIENCE, PER_HOST, TURN, Breaker, Busy, Slots
 from .schedule import GIVES_UP_AFTER, delay
 from .sending import Endpoint, attempt, new_sender, reason
 
@@ -194,7 +195,9 @@ class EndpointTransport:
         if endpoint.id in round_.gone:
             return Postponed(reason="the endpoint is disabled")
         try:
-            answer = await attempt(sender, message, endpoint)
+            answer = await attempt(sender, message, endpoint, round_.until - now)
+        except Busy as busy:
+            return Postponed(reason=str(busy), delay=random.uniform(1.0, 3.0))
         except Exception as error:  # a row that was changed by hand must not stop the others
             round_.failed.add(endpoint.id)
             return Refused(reason=f"{type(error).__name__}: {error}"[:300], delay=delay(message.attempt))

@@ -4,6 +4,10 @@
 -- ("guarded"). Then its lock is taken before the events are searched, so of two calls with the same id, the second one finds
 -- the event of the first. A brought id is remembered as long as its event is kept, a guarded one for a day.
 --
+-- Each event must fit into what a receiver takes (MOST_BODY in receiving/arrivals.py): twice payload_bytes, of which 8 KiB are
+-- left to its attributes. The check of the caller is another one: of JSON without spaces, and before numbers such as 1e-300
+-- are written out.
+--
 -- The xid is drawn before the clock is read: the claim floor needs it (see inbox/enqueue.sql).
 -- Takes    per event: id, type, version, key, tenant, headers, data; of all: their source (null: as the settings say, or the
 --          name of this database), brought, guarded, and the routes of the caller's code (see declare_routes), or null.
@@ -27,7 +31,14 @@ declare
     known   uuid[] := '{}';
     since   timestamptz := case when brought then '-infinity' else clock_timestamp() - interval '1 day' end;
     to_wake record;
+    size    constant int := (select max(octet_length(u.data::text) + coalesce(octet_length(u.headers::text), 0))
+                             from unnest(bodies, headers) as u (data, headers));
 begin
+    if size > 2 * 1048576 - 8192 and size > 2 * (holdfast.setting('payload_bytes'))::int - 8192 then
+        raise exception 'data: % bytes with the headers, as they are sent; the limit is %', size,
+                        2 * greatest((holdfast.setting('payload_bytes'))::int, 1048576) - 8192
+            using errcode = 'HF001', hint = 'Store the data elsewhere and publish a reference to it.';
+    end if;
     if brought or guarded then
         perform pg_advisory_xact_lock(hashtextextended('holdfast.event ' || i.id::text, 0))
         from (select u.id from unnest(ids) as u (id) order by u.id) as i;

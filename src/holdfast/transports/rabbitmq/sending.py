@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Sequence
 from ssl import SSLContext
 from typing import Any
@@ -15,8 +16,11 @@ from .link import PREFIX, SCHEMES, Link, hint, in_words, outcome
 
 SHORT = 255
 """Bytes of the longest routing key or message id: AMQP's short string."""
+NACK = "RabbitMQ has rejected it (nack): a queue is full, or could not store it"
 HEADER_BYTES = 64 << 10
 """Bytes of an event's headers: they must fit in one frame, which has 128 KiB by default."""
+RECOVERS = 10.0
+"""Seconds after an outage in which a rejection says nothing: the queue may still be recovering."""
 
 
 class RabbitMQ:
@@ -53,12 +57,25 @@ class RabbitMQ:
         self._context = ssl_context
         self._routing_key = Template(routing_key, "routing key")
         self._link: Link | None = None
+        self._was_away = False
+        """Was the connection lost, or refused, since it was last opened?"""
+        self._recovering_until = 0.0
 
     @property
     def shown(self) -> str:
         return f"{hide_secrets(self._url)} exchange {self.exchange or '(default)'}"
 
     async def open(self) -> None:
+        try:
+            self._link = await self._connected()
+        except Exception:
+            self._was_away = True
+            raise
+        if self._was_away:
+            self._was_away = False
+            self._recovering_until = time.monotonic() + RECOVERS
+
+    async def _connected(self) -> Link:
         link = await Link.open(self._url, self._context, self.timeout, confirms=True)
         try:
             if self.exchange:  # the default one is always there
@@ -70,9 +87,18 @@ class RabbitMQ:
         except BaseException:
             await link.close()
             raise
-        self._link = link
+        return link
 
     async def send(self, batch: Sequence[Message], settle: Settle) -> None:
+        try:
+            await self._send(batch, settle)
+        except Unavailable:
+            raise
+        except Away:
+            self._was_away = True
+            raise
+
+    async def _send(self, batch: Sequence[Message], settle: Settle) -> None:
         link = self._link
         if link is None:
             raise Away(f"{self.shown}: not connected")
@@ -112,6 +138,8 @@ class RabbitMQ:
             errors = [outcome(future) for future in ([closing] if ended else []) + failed]
             why = next((error for error in errors if not isinstance(error, asyncio.CancelledError)), None)
             self._blame([tasks[task] for task in (*failed, *late)], why, settle)
+            if _is_nack(why):
+                raise Unavailable(f"{self.shown}: {NACK}; after an outage, it may still be recovering") from why
             raise Away(f"{self.shown}: {in_words(why)}{hint(why, 'exchange')}") from why
 
     async def close(self) -> None:
@@ -157,7 +185,9 @@ class RabbitMQ:
             reason = f"no queue is bound to exchange {self.exchange!r} for routing key {key!r}"
             settle(message, Refused(reason=f"unroutable ({error.args[0]}): {reason}"))
         except DeliveryError:
-            settle(message, Refused(reason="RabbitMQ has rejected it (nack): a queue is full, or could not store it"))
+            if time.monotonic() < self._recovering_until:
+                raise
+            settle(message, Refused(reason=NACK))
         else:
             settle(message, Delivered())
 
@@ -170,3 +200,9 @@ class RabbitMQ:
             if len(message.data) > int(limit[1]):
                 reason = f"the event has {len(message.data)} bytes; RabbitMQ takes {limit[1]} (max_message_size)"
                 settle(message, Refused(reason=reason, final=True))
+
+
+def _is_nack(error: BaseException | None) -> bool:
+    from aiormq.exceptions import DeliveryError
+
+    return isinstance(error, DeliveryError)

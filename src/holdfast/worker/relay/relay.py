@@ -38,7 +38,9 @@ from .losses import Losses
 from .traced import sender
 
 BYTES = 16 * 1024 * 1024
-"""Most bytes of events that are loaded at once."""
+"""Most bytes of events that a route loads at once; each of its senders has the same share,"""
+LEAST_SHARE = 1024 * 1024
+"""and at least this."""
 SEND_WITHIN = 30.0
 """Seconds after which a send without an answer counts as a lost connection."""
 KNOWN = Known({KIND: (1, 1)})
@@ -80,6 +82,7 @@ class Relay:
         self._filled = asyncio.Event()
         self._postponed: list[tuple[Claim, float]] = []
         self._losses = Losses()
+        self._bytes = max(BYTES // max(1, self._transport.parallel), LEAST_SHARE)
         self._convoys = Convoys(BYTES // 2)
         self.in_flight = InFlight(ledger, completer, occurrences, self._convoys, self._losses, self._filled, draining)
         self._connection = Connection(route.name, self._transport, occurrences, draining)
@@ -322,12 +325,13 @@ class Relay:
         found += [(claim, read(claim)) for claim in behind]
         rows = [claim for claim, delivery in found if delivery is not None]
         deliveries = [delivery for _, delivery in found if delivery is not None]
-        messages, gone, looked_at = await load(self._link, rows, deliveries, BYTES)
+        messages, gone, looked_at = await load(self._link, rows, deliveries, self._bytes)
         for claim in self.in_flight.left(gone):
             self.in_flight.end(claim, EVENT_GONE)
         for claim in reversed(claims[looked_at:]):  # too large together: the next batch
             if self.in_flight.remove(claim):
                 self._ready.appendleft(claim)
+                self._filled.set()  # there may be a sender that has nothing to do
         return messages
 
     async def _deliver(self, messages: Sequence[Message], alone: bool = False) -> bool:

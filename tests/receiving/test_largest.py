@@ -59,11 +59,14 @@ async def test_what_no_receiver_would_take_is_not_published(hf: Holdfast, inbox:
 
 async def test_larger_limits_of_both_sides(migrated_url: str, inbox: Inbox) -> None:
     hf = Holdfast(migrated_url, limits=Limits(payload_bytes=2 * 1024 * 1024))
-    with pytest.raises(InvalidInput, match="as they are sent"):
-        await hf.publish("big", NUMBERS * 2)
-    inbox.rows("update holdfast.settings set value = '2097152' where name = 'payload_bytes' returning name")
-    assert not (await hf.publish("big", NUMBERS * 2)).existed
-    assert hf._source("shop").most_body == 2 * MOST_BODY
-    with pytest.raises(Rejected, match=f"larger than {2 * MOST_BODY:,} bytes"):
-        secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]
-        await hf.receive(source="shop", secrets=secrets, headers={}, body=b"x" * (2 * MOST_BODY + 1))
+    try:
+        with pytest.raises(InvalidInput, match="as they are sent"):
+            await hf.publish("big", NUMBERS * 2)
+        inbox.rows("update holdfast.settings set value = '2097152' where name = 'payload_bytes' returning name")
+        assert not (await hf.publish("big", NUMBERS * 2)).existed
+        assert hf._source("shop").most_body == 2 * MOST_BODY
+        with pytest.raises(Rejected, match=f"larger than {2 * MOST_BODY:,} bytes"):
+            secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]
+            await hf.receive(source="shop", secrets=secrets, headers={}, body=b"x" * (2 * MOST_BODY + 1))
+    finally:
+        await hf.close()

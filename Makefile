@@ -30,7 +30,7 @@ help:
 	@echo '             with a dashboard and its buttons            ARGS=--no-dashboard without'
 	@echo 'make test    lint, then all tests                        TESTARGS="-k claim"'
 	@echo '             on several servers at a time                JOBS=5'
-	@echo 'make boundary  two services and each broker between them, killed and stopped at every probe: 102 runs'
+	@echo 'make boundary  two services and each broker between them, killed and stopped at every probe: 132 runs'
 	@echo '             (Kafka is left out: its mock keeps nothing)'
 	@echo 'make lint    ruff, mypy --strict, import-linter'
 	@echo 'make format  format the source with ruff'

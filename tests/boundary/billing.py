@@ -15,6 +15,8 @@ hf = Holdfast()
 
 @hf.on_event("order.paid", source="shop", ordered=True, max_attempts=100, retry=Backoff(base=0.05, cap=0.2))
 async def paid(ctx: TxContext, event: Event[dict[str, Any]]) -> None:
+    if ctx.attempt == 1 and event.data["n"] % 10 == 3:
+        raise ConnectionError("as a service that it calls may be away")
     await ctx.tx.execute(
         "insert into effects (event, key, n) values ($1, $2, $3)", event.id, event.key, event.data["n"]
     )

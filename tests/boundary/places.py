@@ -22,6 +22,8 @@ class Place:
     url: str
     name: str
     """Of the stream or exchange and queue; no other test uses it."""
+    ordered: bool = True
+    """Is the route?"""
 
     @classmethod
     def here(cls) -> "Place":

@@ -10,7 +10,7 @@ hf.relay(
     "order.*",
     to=place.transport(),
     name="webhooks" if place.kind == "webhooks" else "bus",
-    ordered=True,
+    ordered=place.ordered,
     max_attempts=100,
     retry=Backoff(base=0.05, cap=0.2),
 )

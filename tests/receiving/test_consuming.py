@@ -373,6 +373,18 @@ def test_a_receiver_killed_here_and_a_sender_that_tries_again(inbox: Inbox, tmp_
     assert len(ids(inbox)) == 1
 
 
+async def test_unreadable_messages_of_a_stream_that_was_made_again(inbox: Inbox, stream: Stream) -> None:
+    """It counts from the start again, so what the broker calls a message is no name for it."""
+    hf = application(inbox.url, stream.url, stream.name)
+    async with redis.Redis.from_url(stream.url) as client:
+        for number, body in enumerate((b"{", b"[", b"["), 1):
+            await client.xadd(stream.name, {"data": body}, id="1-1")
+            async with pumping(hf) as consuming:
+                await until(lambda consuming=consuming: consuming.received == 1)  # type: ignore[misc]
+            await client.delete(stream.name)
+            assert inbox.one("select count(*) from holdfast.inbox where kind = '@unreadable'") == min(number, 2)
+
+
 def holders(inbox: Inbox) -> list[tuple[str, int]]:
     return [(row["holder"], row["generation"]) for row in inbox.rows("select * from holdfast.consumers")]
 

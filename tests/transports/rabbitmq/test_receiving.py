@@ -42,6 +42,19 @@ def bodies(messages: list[Incoming]) -> list[bytes]:
     return [one.body for one in messages]
 
 
+async def test_order_is_kept_while_a_consumer_that_stands_still_holds_messages(shop: Shop) -> None:
+    sent = await fill(shop, 5)
+    stopped, next_one = shop.consumer(prefetch=2), shop.consumer()
+    await stopped.open()
+    assert bodies(await fetch(stopped, 2)) == sent[:2]  # it acknowledges nothing, and its connection stays open
+    with pytest.raises(Away, match="something else reads this queue, or has stopped answering"):
+        await next_one.open()
+    await stopped.close()
+    await next_one.open()
+    assert bodies(await fetch(next_one, 5)) == sent
+    await next_one.close()
+
+
 async def test_an_event_arrives_as_it_was_sent(shop: Shop) -> None:
     one = message(1, headers={"trace": 'ä "x" 100%\n'}, tenant="acme", version=3)
     transport, consumer = shop.sender(), shop.consumer()

@@ -70,7 +70,9 @@ class RabbitMQConsumer:
         try:
             async with asyncio.timeout(self.timeout):
                 await link.channel.basic_qos(prefetch_count=self.prefetch)
-                await link.channel.basic_consume(self.queue, receive)
+                # Another worker may have stopped answering, and hold messages that come before those that are left.
+                # RabbitMQ refuses us until its connection is gone; then they are in the queue again, in their places.
+                await link.channel.basic_consume(self.queue, receive, exclusive=True)
         except Exception as error:
             await self.close()
             raise Away(f"{self.shown}: {in_words(error)}{hint(error, 'queue')}") from error

@@ -120,6 +120,12 @@ def in_words(error: BaseException | None) -> str:
 
 
 def hint(error: BaseException | None, what: str) -> str:
-    from aiormq.exceptions import ChannelNotFoundEntity
+    from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 
-    return f"; declare the {what} first" if isinstance(error, ChannelNotFoundEntity) else ""
+    match error:
+        case ChannelNotFoundEntity():
+            return f"; declare the {what} first"
+        case ChannelAccessRefused() if "exclusive" in str(error):
+            return "; something else reads this queue, or has stopped answering and still holds messages of it"
+        case _:
+            return ""
